@@ -1,0 +1,3 @@
+//! The `motes` command line.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Maximum-likelihood training of latent variable models with clouds of particles.
