@@ -1,0 +1,280 @@
+//! Randomness without state: every draw is a function of the seed, the purpose, the step and its index.
+
+mod normal;
+#[cfg(test)]
+mod tests;
+mod threefry;
+
+use crate::simd::dispatch;
+use std::ops::Range;
+use threefry::LANES;
+
+/// What a stream of randomness is for; distinct purposes never share counters.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The moves of the particles.
+    Particles = 1,
+    /// Acceptance of the particles' moves.
+    Accept = 2,
+    /// The moves of a warm start.
+    WarmStart = 3,
+    /// Acceptance of a warm start's moves.
+    WarmStartAccept = 4,
+    /// Particles added to a cloud.
+    Grow = 5,
+    /// Draws from a prior.
+    Prior = 6,
+    /// Synthetic data.
+    Data = 7,
+    /// The moves of a shadow cloud.
+    Shadow = 8,
+    /// Acceptance of a shadow cloud's moves.
+    ShadowAccept = 9,
+    /// The splitting of data into parts.
+    Split = 10,
+    /// The choice of minibatches.
+    Batch = 11,
+    /// Draws from a variational approximation.
+    Variational = 12,
+    /// Checks and diagnostics.
+    Check = 13,
+}
+
+/// A family of independent draws, addressed by step and index.
+///
+/// Uniforms and normals of one step are made from the same words: take one kind from each step.
+#[derive(Clone, Copy, Debug)]
+pub struct Noise {
+    key: [u32; 4],
+}
+
+impl Noise {
+    /// The draws that belong to a seed and a purpose.
+    pub fn new(seed: u64, purpose: Purpose) -> Self {
+        Self {
+            key: [seed as u32, (seed >> 32) as u32, purpose as u32, 0],
+        }
+    }
+
+    /// Sets `out[j]` to the standard normal draw `first + j` of the step.
+    pub fn normals_f32(&self, step: u64, first: u64, out: &mut [f32]) {
+        normals_f32(self.key, step, first, out);
+    }
+
+    /// Sets `out[j]` to the standard normal draw `first + j` of the step.
+    pub fn normals_f64(&self, step: u64, first: u64, out: &mut [f64]) {
+        normals_f64(self.key, step, first, out);
+    }
+
+    /// Sets `out[j]` to the draw `first + j` of the step, uniform in (0, 1) with 53 bits.
+    pub fn uniforms(&self, step: u64, first: u64, out: &mut [f64]) {
+        uniforms(self.key, step, first, out);
+    }
+
+    /// The draw `index` of the step, uniform in (0, 1) with 53 bits.
+    pub fn uniform(&self, step: u64, index: u64) -> f64 {
+        let (batch, place) = (index / BATCH_F64 as u64, index % BATCH_F64 as u64);
+        let lane = place % LANES as u64;
+        let words = threefry::block(self.key, step, batch * LANES as u64 + lane);
+        let half = 2 * (place as usize / LANES);
+        normal::unit(join(words[half], words[half + 1]))
+    }
+
+    /// Adds `h * grad[j] + sqrt(2 * h) * z` to `x[j]`, where z is the normal draw `first + j`.
+    ///
+    /// Returns whether every new `x[j]` is at most `limit` in size, hence no NaN. The result is
+    /// that of [`Noise::normals_f32`] and this arithmetic in `f32`, bit for bit.
+    ///
+    /// # Panics
+    ///
+    /// If `x` and `grad` differ in length.
+    #[rustfmt::skip]
+    pub fn langevin_f32(
+        &self, step: u64, first: u64, x: &mut [f32], grad: &[f32], h: f64, limit: f32,
+    ) -> bool {
+        let scale = (2.0 * h).sqrt() as f32;
+        langevin_f32(self.key, step, first, x, grad, [h as f32, scale, limit])
+    }
+
+    /// Adds `h * grad[j] + sqrt(2 * h) * z` to `x[j]`, where z is the normal draw `first + j`.
+    ///
+    /// Returns whether every new `x[j]` is at most `limit` in size, hence no NaN. The result is
+    /// that of [`Noise::normals_f64`] and this arithmetic, bit for bit.
+    ///
+    /// # Panics
+    ///
+    /// If `x` and `grad` differ in length.
+    #[rustfmt::skip]
+    pub fn langevin_f64(
+        &self, step: u64, first: u64, x: &mut [f64], grad: &[f64], h: f64, limit: f64,
+    ) -> bool {
+        langevin_f64(self.key, step, first, x, grad, [h, (2.0 * h).sqrt(), limit])
+    }
+}
+
+/// Draws per batch: every word makes a normal in single precision, every two one in double.
+const BATCH_F32: usize = 4 * LANES;
+const BATCH_F64: usize = 2 * LANES;
+
+dispatch! { fn normals_f32(key: [u32; 4], step: u64, first: u64, out: &mut [f32]) = normals_f32_kernel }
+dispatch! { fn normals_f64(key: [u32; 4], step: u64, first: u64, out: &mut [f64]) = normals_f64_kernel }
+dispatch! { fn uniforms(key: [u32; 4], step: u64, first: u64, out: &mut [f64]) = uniforms_kernel }
+dispatch! {
+    fn langevin_f32(key: [u32; 4], step: u64, first: u64, x: &mut [f32], grad: &[f32], by: [f32; 3]) -> bool
+        = langevin_f32_kernel
+}
+dispatch! {
+    fn langevin_f64(key: [u32; 4], step: u64, first: u64, x: &mut [f64], grad: &[f64], by: [f64; 3]) -> bool
+        = langevin_f64_kernel
+}
+
+#[inline(always)]
+fn batch_f32<const FMA: bool>(key: [u32; 4], step: u64, batch: u64, out: &mut [f32; BATCH_F32]) {
+    for lane in 0..LANES {
+        let [a, b, c, d] = threefry::block(key, step, batch * LANES as u64 | lane as u64);
+        (out[lane], out[LANES + lane]) = normal::pair_f32::<FMA>(a, b);
+        (out[2 * LANES + lane], out[3 * LANES + lane]) = normal::pair_f32::<FMA>(c, d);
+    }
+}
+
+#[inline(always)]
+fn batch_f64<const FMA: bool>(key: [u32; 4], step: u64, batch: u64, out: &mut [f64; BATCH_F64]) {
+    // The words in a loop of their own: it runs twice as many lanes as one with `f64` in it.
+    let words = threefry::batch(key, step, batch);
+    for lane in 0..LANES {
+        let radius = join(words[lane], words[LANES + lane]);
+        let angle = join(words[2 * LANES + lane], words[3 * LANES + lane]);
+        (out[lane], out[LANES + lane]) = normal::pair_f64::<FMA>(radius, angle);
+    }
+}
+
+#[inline(always)]
+fn batch_uniform<const FMA: bool>(
+    key: [u32; 4],
+    step: u64,
+    batch: u64,
+    out: &mut [f64; BATCH_F64],
+) {
+    let words = threefry::batch(key, step, batch);
+    for lane in 0..LANES {
+        out[lane] = normal::unit(join(words[lane], words[LANES + lane]));
+        out[LANES + lane] = normal::unit(join(words[2 * LANES + lane], words[3 * LANES + lane]));
+    }
+}
+
+#[inline(always)]
+fn join(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// The batches that hold the draws `first..first + len`, each as (batch, skip, range): its draws
+/// from `skip` on belong at `range` of the output.
+///
+/// An iterator, not a function that takes a closure: closures do not inherit target features.
+struct Walk {
+    batch: u64,
+    skip: usize,
+    size: usize,
+    start: usize,
+    len: usize,
+}
+
+impl Walk {
+    #[inline(always)]
+    fn new(first: u64, len: usize, size: usize) -> Self {
+        Self {
+            batch: first / size as u64,
+            skip: (first % size as u64) as usize,
+            size,
+            start: 0,
+            len,
+        }
+    }
+}
+
+impl Iterator for Walk {
+    type Item = (u64, usize, Range<usize>);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.start == self.len {
+            return None;
+        }
+        let end = self.len.min(self.start + self.size - self.skip);
+        let item = (self.batch, self.skip, self.start..end);
+        (self.batch, self.skip, self.start) = (self.batch + 1, 0, end);
+        Some(item)
+    }
+}
+
+macro_rules! fill {
+    ($kernel:ident, $batch:ident, $size:ident, $float:ty) => {
+        #[inline(always)]
+        fn $kernel<const FMA: bool>(key: [u32; 4], step: u64, first: u64, out: &mut [$float]) {
+            // Whole batches are made in place, broken ones by way of a buffer.
+            let mut buffer = [0.0; $size];
+            for (batch, skip, range) in Walk::new(first, out.len(), $size) {
+                let out = &mut out[range];
+                if let Ok(whole) = out.try_into() {
+                    $batch::<FMA>(key, step, batch, whole);
+                } else {
+                    $batch::<FMA>(key, step, batch, &mut buffer);
+                    out.copy_from_slice(&buffer[skip..skip + out.len()]);
+                }
+            }
+        }
+    };
+}
+
+fill!(normals_f32_kernel, batch_f32, BATCH_F32, f32);
+fill!(normals_f64_kernel, batch_f64, BATCH_F64, f64);
+fill!(uniforms_kernel, batch_uniform, BATCH_F64, f64);
+
+/// Moves `x` and tells whether it stays within the limit. No fused multiply-add: the plain
+/// formula can be checked from outside.
+macro_rules! update {
+    ($float:ty, $len:expr, $x:expr, $grad:expr, $z:expr, $by:expr) => {{
+        let len = $len;
+        let (x, grad, z) = (&mut $x[..len], &$grad[..len], &$z[..len]);
+        let [h, scale, limit] = $by;
+        let mut outside = 0;
+        for i in 0..len {
+            x[i] += h * grad[i] + scale * z[i];
+            outside |= u32::from(!(x[i].abs() <= limit));
+        }
+        outside == 0
+    }};
+}
+
+macro_rules! langevin {
+    ($kernel:ident, $batch:ident, $size:ident, $float:ty) => {
+        #[inline(always)]
+        fn $kernel<const FMA: bool>(
+            key: [u32; 4],
+            step: u64,
+            first: u64,
+            x: &mut [$float],
+            grad: &[$float],
+            by: [$float; 3],
+        ) -> bool {
+            assert_eq!(x.len(), grad.len());
+            let mut inside = true;
+            let mut z = [0.0; $size];
+            for (batch, skip, range) in Walk::new(first, x.len(), $size) {
+                $batch::<FMA>(key, step, batch, &mut z);
+                let (x, grad) = (&mut x[range.clone()], &grad[range]);
+                // Whole batches have a length that the compiler knows, and need no loop.
+                if x.len() == $size {
+                    inside &= update!($float, $size, x, grad, z, by);
+                } else {
+                    inside &= update!($float, x.len(), x, grad, z[skip..], by);
+                }
+            }
+            inside
+        }
+    };
+}
+
+langevin!(langevin_f32_kernel, batch_f32, BATCH_F32, f32);
+langevin!(langevin_f64_kernel, batch_f64, BATCH_F64, f64);

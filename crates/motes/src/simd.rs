@@ -1,0 +1,73 @@
+//! One plain-Rust kernel, compiled twice: for AVX2 with FMA and for the baseline, chosen at run time.
+
+/// Whether the AVX2 instantiations may run here; std caches the answer.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn wide() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+}
+
+/// The instruction set the numerical kernels run on: `"avx2+fma"` or `"portable"`.
+pub fn instruction_set() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    if wide() {
+        return "avx2+fma";
+    }
+    "portable"
+}
+
+/// `a * b + c`, rounded once if `FMA`; without the instruction `mul_add` would be a slow call.
+macro_rules! fma {
+    ($float:ident) => {
+        #[inline(always)]
+        pub(crate) fn $float<const FMA: bool>(a: $float, b: $float, c: $float) -> $float {
+            if FMA { a.mul_add(b, c) } else { a * b + c }
+        }
+    };
+}
+
+/// Multiply-add by element type: `fma::f32::<FMA>(a, b, c)`.
+pub(crate) mod fma {
+    fma!(f32);
+    fma!(f64);
+}
+
+/// Evaluates a polynomial, coefficients from the constant term up.
+macro_rules! poly {
+    ($float:ident, $x:expr, $($c:expr),+ $(,)?) => {{
+        let c = [$($c),+];
+        let mut sum = c[c.len() - 1];
+        let mut i = c.len() - 1;
+        while i > 0 {
+            i -= 1;
+            sum = $crate::simd::fma::$float::<FMA>(sum, $x, c[i]);
+        }
+        sum
+    }};
+}
+pub(crate) use poly;
+
+/// Defines a function that runs `kernel::<true>` under AVX2 and FMA where the processor has them,
+/// else `kernel::<false>`. The kernel must be `#[inline(always)]`, so that its body is compiled
+/// inside the function that carries the target features.
+macro_rules! dispatch {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $kernel:path) => {
+        $(#[$meta])*
+        $vis fn $name($($arg: $ty),*) $(-> $ret)? {
+            use $kernel as kernel;
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma")]
+                fn wide($($arg: $ty),*) $(-> $ret)? {
+                    kernel::<true>($($arg),*)
+                }
+                if $crate::simd::wide() {
+                    // SAFETY: the processor has just been found to have AVX2 and FMA.
+                    return unsafe { wide($($arg),*) };
+                }
+            }
+            kernel::<false>($($arg),*)
+        }
+    };
+}
+pub(crate) use dispatch;
