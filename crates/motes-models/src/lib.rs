@@ -1,1 +1,5 @@
-//! The models of Motes.
+//! The models of Motes and the readers of their data.
+
+mod hierarchical;
+
+pub use hierarchical::Hierarchical;

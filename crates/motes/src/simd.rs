@@ -3,7 +3,7 @@
 /// Whether the AVX2 instantiations may run here; std caches the answer.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(crate) fn wide() -> bool {
+pub fn wide() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
 }
 
@@ -48,26 +48,28 @@ macro_rules! poly {
 pub(crate) use poly;
 
 /// Defines a function that runs `kernel::<true>` under AVX2 and FMA where the processor has them,
-/// else `kernel::<false>`. The kernel must be `#[inline(always)]`, so that its body is compiled
-/// inside the function that carries the target features.
+/// else `kernel::<false>`; with a type parameter, `kernel::<F, true>`. The kernel must be
+/// `#[inline(always)]`, so that its body is compiled inside the function that carries the target
+/// features.
+#[macro_export]
 macro_rules! dispatch {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $kernel:path) => {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$f:ident: $bound:path>)? ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $kernel:path) => {
         $(#[$meta])*
-        $vis fn $name($($arg: $ty),*) $(-> $ret)? {
+        $vis fn $name $(<$f: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
             use $kernel as kernel;
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma")]
-                fn wide($($arg: $ty),*) $(-> $ret)? {
-                    kernel::<true>($($arg),*)
+                fn wide $(<$f: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
+                    kernel::<$($f,)? true>($($arg),*)
                 }
                 if $crate::simd::wide() {
                     // SAFETY: the processor has just been found to have AVX2 and FMA.
                     return unsafe { wide($($arg),*) };
                 }
             }
-            kernel::<false>($($arg),*)
+            kernel::<$($f,)? false>($($arg),*)
         }
     };
 }
-pub(crate) use dispatch;
+pub use dispatch;

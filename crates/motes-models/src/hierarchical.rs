@@ -1,0 +1,234 @@
+//! The toy hierarchical model of Ex. 1: x_d ~ N(theta, 1), y_d ~ N(x_d, 1). All that matters is known in closed form.
+
+use motes::model::{ExactEm, LogDensity, MStep, Prior, ThetaHessian};
+use motes::noise::{Noise, Purpose};
+use motes::simd::dispatch;
+use motes::{At, Model, ModelError, Real};
+
+/// Narrow clouds are walked several rows at a time, beside as many copies of y.
+const WIDE: usize = 64;
+const LANES: usize = 8;
+
+/// D_x latent variables, each observed once.
+#[derive(Clone, Debug)]
+pub struct Hierarchical<F> {
+    d: usize,
+    /// y, repeated until it is at least [`WIDE`] long.
+    y: Vec<F>,
+    y_mean: f64,
+    terms: [f64; 1],
+}
+
+impl<F: Real> Hierarchical<F> {
+    /// The model for observations y, of which there must be at least one.
+    pub fn new(y: &[f64]) -> Self {
+        assert!(
+            !y.is_empty(),
+            "the hierarchical model needs at least one observation"
+        );
+        let copies = WIDE.div_ceil(y.len());
+        Hierarchical {
+            d: y.len(),
+            y: std::iter::repeat_n(y, copies)
+                .flatten()
+                .map(|v| F::of(*v))
+                .collect(),
+            y_mean: y.iter().sum::<f64>() / y.len() as f64,
+            terms: [y.len() as f64],
+        }
+    }
+
+    /// Draws y from the model at the given theta, as App. hier does.
+    pub fn generate(d: usize, theta: f64, seed: u64) -> Vec<f64> {
+        let noise = Noise::new(seed, Purpose::Data);
+        let mut x = vec![0.0; d];
+        let mut y = vec![0.0; d];
+        noise.normals_f64(0, 0, &mut x);
+        noise.normals_f64(1, 0, &mut y);
+        y.iter_mut().zip(x).for_each(|(y, x)| *y += theta + x);
+        y
+    }
+
+    /// theta_*, the maximiser of the marginal likelihood (eq. hieroptimum).
+    pub fn theta_star(&self) -> f64 {
+        self.y_mean
+    }
+
+    fn y(&self) -> &[F] {
+        &self.y[..self.d]
+    }
+}
+
+impl<F: Real> Model<F> for Hierarchical<F> {
+    fn name(&self) -> &str {
+        "hierarchical"
+    }
+
+    fn d_theta(&self) -> usize {
+        1
+    }
+
+    fn d_x(&self) -> usize {
+        self.d
+    }
+
+    fn nanoseconds_per_particle(&self) -> f64 {
+        1.5 * self.d as f64
+    }
+
+    /// Eq. hiergradients.
+    fn gradients(
+        &self,
+        at: At<'_, F>,
+        grad_theta: &mut [f64],
+        grad_x: &mut [F],
+        _scratch: &mut [F],
+    ) -> Result<(), ModelError> {
+        let theta = at.theta[0];
+        let sum = gradients(at.x, &self.y, F::of(theta), grad_x);
+        grad_theta[0] = sum - at.x.len() as f64 * theta;
+        Ok(())
+    }
+
+    fn default_step_size(&self) -> f64 {
+        0.02
+    }
+
+    fn curvature(&self) -> Option<f64> {
+        Some(2.0)
+    }
+
+    fn theta_terms(&self) -> Option<&[f64]> {
+        Some(&self.terms)
+    }
+
+    fn log_density(&self) -> Option<&dyn LogDensity<F>> {
+        Some(self)
+    }
+
+    fn theta_hessian(&self) -> Option<&dyn ThetaHessian<F>> {
+        Some(self)
+    }
+
+    fn m_step(&self) -> Option<&dyn MStep<F>> {
+        Some(self)
+    }
+
+    fn exact_em(&self) -> Option<&dyn ExactEm> {
+        Some(self)
+    }
+
+    fn prior(&self) -> Option<&dyn Prior<F>> {
+        Some(self)
+    }
+}
+
+impl<F: Real> LogDensity<F> for Hierarchical<F> {
+    fn log_density(
+        &self,
+        at: At<'_, F>,
+        out: &mut [f64],
+        _scratch: &mut [F],
+    ) -> Result<(), ModelError> {
+        let theta = at.theta[0];
+        for (x, out) in at.x.chunks_exact(self.d).zip(out) {
+            let terms = x.iter().zip(self.y()).map(|(x, y)| {
+                let (prior, error) = (x.f64() - theta, y.f64() - x.f64());
+                prior * prior + error * error
+            });
+            *out = -0.5 * terms.sum::<f64>();
+        }
+        Ok(())
+    }
+}
+
+impl<F: Real> ThetaHessian<F> for Hierarchical<F> {
+    fn theta_hessian(
+        &self,
+        at: At<'_, F>,
+        out: &mut [f64],
+        _scratch: &mut [F],
+    ) -> Result<(), ModelError> {
+        out[0] = -(at.x.len() as f64); // -D_x for each particle
+        Ok(())
+    }
+}
+
+impl<F: Real> MStep<F> for Hierarchical<F> {
+    fn statistics_len(&self) -> usize {
+        1
+    }
+
+    fn statistics(&self, x: &[F], out: &mut [f64]) -> Result<(), ModelError> {
+        out[0] = sum(x);
+        Ok(())
+    }
+
+    /// Eq. hierthetaopt: the mean of all coordinates of all particles.
+    fn m_step(&self, mean: &[f64], theta: &mut [f64]) -> Result<(), ModelError> {
+        theta[0] = mean[0] / self.d as f64;
+        Ok(())
+    }
+}
+
+impl<F: Real> ExactEm for Hierarchical<F> {
+    fn em_step(&self, theta: &mut [f64]) {
+        theta[0] = 0.5 * (self.y_mean + theta[0]);
+    }
+
+    fn posterior(&self, theta: &[f64], mean: &mut [f64], variance: &mut [f64]) {
+        for (m, y) in mean.iter_mut().zip(self.y()) {
+            *m = 0.5 * (y.f64() + theta[0]);
+        }
+        variance.fill(0.5);
+    }
+}
+
+impl<F: Real> Prior<F> for Hierarchical<F> {
+    fn from_normals(&self, theta: &[f64], x: &mut [F]) {
+        x.iter_mut().for_each(|x| *x += F::of(theta[0]));
+    }
+}
+
+dispatch! {
+    /// Writes y + theta - 2x and returns the sum of x.
+    fn gradients<F: Real>(x: &[F], y: &[F], theta: F, grad: &mut [F]) -> f64 = gradients_kernel
+}
+
+#[inline(always)]
+fn gradients_kernel<F: Real, const FMA: bool>(x: &[F], y: &[F], theta: F, grad: &mut [F]) -> f64 {
+    let mut sums = [0.0; LANES];
+    for (x, grad) in x.chunks(y.len()).zip(grad.chunks_mut(y.len())) {
+        let y = &y[..x.len()];
+        for i in 0..x.len() {
+            grad[i] = y[i] + theta - (x[i] + x[i]);
+        }
+        add_lanes(x, &mut sums);
+    }
+    sums.iter().sum()
+}
+
+dispatch! {
+    /// The sum of x.
+    fn sum<F: Real>(x: &[F]) -> f64 = sum_kernel
+}
+
+#[inline(always)]
+fn sum_kernel<F: Real, const FMA: bool>(x: &[F]) -> f64 {
+    let mut sums = [0.0; LANES];
+    add_lanes(x, &mut sums);
+    sums.iter().sum()
+}
+
+#[inline(always)]
+fn add_lanes<F: Real>(x: &[F], sums: &mut [f64; LANES]) {
+    let chunks = x.chunks_exact(LANES);
+    for (s, v) in sums.iter_mut().zip(chunks.remainder()) {
+        *s += v.f64();
+    }
+    for chunk in chunks {
+        for (s, v) in sums.iter_mut().zip(chunk) {
+            *s += v.f64();
+        }
+    }
+}

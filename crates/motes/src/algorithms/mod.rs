@@ -1,0 +1,77 @@
+//! Named algorithms: each is a composition of a theta-rule, a particle move and their order.
+
+mod em;
+mod joint_mh;
+mod marginal_mh;
+mod pgd;
+mod pmgd;
+mod pqn;
+mod soul;
+
+pub use em::em;
+pub use joint_mh::joint_mh;
+pub use marginal_mh::marginal_mh;
+pub use pgd::pgd;
+pub use pmgd::pmgd;
+pub use pqn::pqn;
+pub use soul::soul;
+
+use crate::moves::Move;
+use crate::rules::Rule;
+use crate::settings::{Algorithm, Settings};
+
+/// What an algorithm is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Composition {
+    /// How theta moves.
+    pub rule: Rule,
+    /// How particles move once accept-reject steps have begun (or always, where there are none).
+    pub movement: Move,
+    /// Which of the two sees the other's old value.
+    pub order: Order,
+}
+
+/// The order of the two updates in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Both from (theta_k, X_k).
+    Together,
+    /// X_{k+1} from theta_k, then theta_{k+1} from X_{k+1}.
+    ParticlesFirst,
+}
+
+impl Composition {
+    /// The composition that the settings name.
+    pub fn of(settings: &Settings) -> Self {
+        let particle_move = if settings.adjust {
+            Move::Mala
+        } else {
+            Move::Ula
+        };
+        match settings.algorithm {
+            Algorithm::Pgd => pgd(settings.preconditioner, particle_move),
+            Algorithm::Pqn => pqn(particle_move),
+            Algorithm::Pmgd => pmgd(particle_move),
+            Algorithm::Soul => soul(settings.preconditioner),
+            Algorithm::Em => em(),
+            Algorithm::MarginalMh => marginal_mh(),
+            Algorithm::JointMh => joint_mh(settings.joint_update, settings.preconditioner),
+        }
+    }
+
+    /// The composition of a warm start: the named algorithm, or the run's own, without accept-reject steps.
+    pub fn of_warm_start(settings: &Settings) -> Self {
+        let mut own = Composition::of(&Settings {
+            algorithm: settings
+                .warm_start
+                .and_then(|w| w.algorithm)
+                .unwrap_or(settings.algorithm),
+            adjust: false,
+            ..settings.clone()
+        });
+        if own.movement == Move::WholeCloud {
+            own.movement = Move::Ula;
+        }
+        own
+    }
+}

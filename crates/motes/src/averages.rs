@@ -1,0 +1,175 @@
+//! Streaming averages over the steps after burn-in: theta-bar and the first two moments of q-bar (eq. estimators).
+
+use crate::blocks::{INLINE_NANOSECONDS, for_each2};
+use crate::simd::dispatch;
+use crate::{Particles, Real};
+
+/// Coordinates that one block of the moment sums covers.
+const TILE: usize = 512;
+/// Narrow clouds are summed several rows at a time, so that the vector units have something to do.
+const WIDE: usize = 64;
+
+/// Sums over k > k_b; their size does not depend on the number of steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Averages {
+    /// Steps summed so far.
+    pub steps: u64,
+    /// Particles summed so far, over all steps.
+    pub particles: u64,
+    /// Sum of theta_k.
+    pub theta: Vec<f64>,
+    /// Sum over steps and particles of each coordinate.
+    pub x: Vec<f64>,
+    /// Sum over steps and particles of each coordinate's square.
+    pub x2: Vec<f64>,
+}
+
+impl Averages {
+    /// Empty sums.
+    pub fn new(d_theta: usize, d_x: usize) -> Self {
+        Averages {
+            steps: 0,
+            particles: 0,
+            theta: vec![0.0; d_theta],
+            x: vec![0.0; d_x],
+            x2: vec![0.0; d_x],
+        }
+    }
+
+    /// Adds one step.
+    pub fn add<F: Real>(&mut self, theta: &[f64], cloud: &Particles<F>) {
+        self.steps += 1;
+        self.theta.iter_mut().zip(theta).for_each(|(s, t)| *s += t);
+        let (n, d) = (cloud.n(), cloud.d());
+        if n == 0 {
+            return;
+        }
+        self.particles += n as u64;
+        let x = cloud.as_slice();
+        let parallel = (n * d) as f64 * 0.5 > INLINE_NANOSECONDS && d > TILE;
+        let tiles = ((&mut self.x[..], TILE), (&mut self.x2[..], TILE));
+        let Ok(()) = for_each2(parallel, tiles.0, tiles.1, |tile, sums, squares| {
+            if d >= WIDE {
+                add_columns(x, d, tile * TILE, sums, squares);
+            } else {
+                add_narrow(x, d, sums, squares);
+            }
+            Ok::<_, std::convert::Infallible>(())
+        });
+    }
+
+    /// theta-bar, or `None` before the first averaged step.
+    pub fn theta_mean(&self) -> Option<Vec<f64>> {
+        (self.steps > 0).then(|| self.theta.iter().map(|s| s / self.steps as f64).collect())
+    }
+
+    /// Mean and variance of each latent coordinate under q-bar, or `None` if there was no cloud.
+    pub fn posterior(&self) -> Option<(Vec<f64>, Vec<f64>)> {
+        let count = self.particles as f64;
+        (self.particles > 0).then(|| {
+            let mean: Vec<f64> = self.x.iter().map(|s| s / count).collect();
+            let variance = |(m, s): (&f64, &f64)| (s / count - m * m).max(0.0);
+            let variances = mean.iter().zip(&self.x2).map(variance).collect();
+            (mean, variances)
+        })
+    }
+}
+
+dispatch! {
+    /// Adds columns `first..first + sums.len()` of a row-major cloud, row after row.
+    fn add_columns<F: Real>(x: &[F], d: usize, first: usize, sums: &mut [f64], squares: &mut [f64]) = columns_kernel
+}
+
+#[inline(always)]
+fn columns_kernel<F: Real, const FMA: bool>(
+    x: &[F],
+    d: usize,
+    first: usize,
+    sums: &mut [f64],
+    squares: &mut [f64],
+) {
+    let width = sums.len();
+    let (mut s1, mut s2) = ([0.0f64; TILE], [0.0f64; TILE]);
+    let (s1, s2) = (&mut s1[..width], &mut s2[..width]);
+    for row in x.chunks_exact(d) {
+        let row = &row[first..first + width];
+        for j in 0..width {
+            let v = row[j].f64();
+            s1[j] += v;
+            s2[j] += v * v;
+        }
+    }
+    for j in 0..width {
+        sums[j] += s1[j];
+        squares[j] += s2[j];
+    }
+}
+
+dispatch! {
+    /// The same for all columns of a cloud with fewer than `WIDE` of them: lane j holds coordinate j mod d.
+    fn add_narrow<F: Real>(x: &[F], d: usize, sums: &mut [f64], squares: &mut [f64]) = narrow_kernel
+}
+
+#[inline(always)]
+fn narrow_kernel<F: Real, const FMA: bool>(
+    x: &[F],
+    d: usize,
+    sums: &mut [f64],
+    squares: &mut [f64],
+) {
+    let lanes = WIDE / d * d;
+    let (mut s1, mut s2) = ([0.0f64; WIDE], [0.0f64; WIDE]);
+    let (a1, a2) = (&mut s1[..lanes], &mut s2[..lanes]);
+    let mut rows = x.chunks_exact(lanes);
+    for row in &mut rows {
+        for j in 0..lanes {
+            let v = row[j].f64();
+            a1[j] += v;
+            a2[j] += v * v;
+        }
+    }
+    for (j, v) in rows.remainder().iter().enumerate() {
+        a1[j] += v.f64();
+        a2[j] += v.f64() * v.f64();
+    }
+    for j in 0..lanes {
+        sums[j % d] += a1[j];
+        squares[j % d] += a2[j];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_equal_the_plain_sums() {
+        for (n, d) in [
+            (1, 1),
+            (7, 1),
+            (100, 1),
+            (13, 3),
+            (5, 63),
+            (4, 64),
+            (3, 700),
+            (40, 9),
+        ] {
+            let value = |i: usize| (i as f64 * 0.37).sin() + 2.0;
+            let rows: Vec<f64> = (0..n * d).map(value).collect();
+            let mut averages = Averages::new(1, d);
+            averages.add(&[2.0], &Particles::from_rows(rows.clone(), d));
+            averages.add(&[3.0], &Particles::from_rows(rows.clone(), d));
+            assert_eq!(averages.theta_mean().unwrap(), [2.5]);
+            let (mean, variance) = averages.posterior().unwrap();
+            for j in 0..d {
+                let column: Vec<f64> = (0..n).map(|i| rows[i * d + j]).collect();
+                let m = column.iter().sum::<f64>() / n as f64;
+                let v = column.iter().map(|x| (x - m) * (x - m)).sum::<f64>() / n as f64;
+                assert!(
+                    (mean[j] - m).abs() < 1e-13 && (variance[j] - v).abs() < 1e-13,
+                    "{n} {d} {j}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Fixed blocks of work over a thread pool, so that results never depend on the number of threads.
+//!
+//! Work is cut into blocks whose size the thread count does not enter; each block is evaluated by one worker and
+//! writes into its own slot; sums over the slots are taken in the order of the blocks.
+
+use std::sync::{Mutex, MutexGuard};
+
+use rayon::prelude::*;
+
+use crate::Error;
+
+/// Work estimated below this stays on the calling thread: waking another costs about as much.
+pub const INLINE_NANOSECONDS: f64 = 20_000.0;
+
+/// A thread pool of a chosen size. Everything a run does happens inside [`Pool::install`].
+pub struct Pool(rayon::ThreadPool);
+
+impl Pool {
+    /// A pool of `threads` workers, or one for each core if `None`.
+    pub fn new(threads: Option<usize>) -> Result<Self, Error> {
+        rayon::ThreadPoolBuilder::new()
+            .num_threads(threads.unwrap_or(0))
+            .thread_name(|i| format!("motes-{i}"))
+            .build()
+            .map(Pool)
+            .map_err(|e| {
+                Error::Settings(format!(
+                    "cannot start the threads: {e}; ask for fewer with --threads"
+                ))
+            })
+    }
+
+    /// Runs `f` on this pool.
+    pub fn install<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
+        self.0.install(f)
+    }
+
+    /// The number of workers.
+    pub fn threads(&self) -> usize {
+        self.0.current_num_threads()
+    }
+}
+
+/// Calls `f(block, a, b)` for each pair of chunks, in parallel if asked.
+///
+/// Chunk i of `a` has `a_chunk` elements (the last may be shorter), chunk i of `b` has `b_chunk`.
+/// If some calls fail, the error of the lowest block is returned, whichever came first.
+pub fn for_each2<A: Send, B: Send, E: Send>(
+    parallel: bool,
+    (a, a_chunk): (&mut [A], usize),
+    (b, b_chunk): (&mut [B], usize),
+    f: impl Fn(usize, &mut [A], &mut [B]) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    if !parallel {
+        let mut pairs = a.chunks_mut(a_chunk).zip(b.chunks_mut(b_chunk)).enumerate();
+        return pairs.try_for_each(|(i, (a, b))| f(i, a, b));
+    }
+    let pairs = a.par_chunks_mut(a_chunk).zip(b.par_chunks_mut(b_chunk));
+    lowest_error(pairs.enumerate().map(|(i, (a, b))| (i, f(i, a, b))))
+}
+
+/// Calls `f(block, a)` for each chunk of `a_chunk` elements, as [`for_each2`] does.
+pub fn for_each<A: Send, E: Send>(
+    parallel: bool,
+    (a, a_chunk): (&mut [A], usize),
+    f: impl Fn(usize, &mut [A]) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    if !parallel {
+        return a
+            .chunks_mut(a_chunk)
+            .enumerate()
+            .try_for_each(|(i, a)| f(i, a));
+    }
+    lowest_error(
+        a.par_chunks_mut(a_chunk)
+            .enumerate()
+            .map(|(i, a)| (i, f(i, a))),
+    )
+}
+
+fn lowest_error<E: Send>(
+    results: impl ParallelIterator<Item = (usize, Result<(), E>)>,
+) -> Result<(), E> {
+    let errors = results.filter_map(|(i, r)| r.err().map(|e| (i, e)));
+    errors
+        .min_by_key(|(i, _)| *i)
+        .map_or(Ok(()), |(_, e)| Err(e))
+}
+
+/// One workspace per worker, lent for the length of a block. Its contents never carry over between blocks.
+pub struct PerWorker<W>(Vec<Mutex<W>>);
+
+impl<W> PerWorker<W> {
+    /// A workspace for each worker of the current pool.
+    pub fn new(make: impl Fn() -> W) -> Self {
+        PerWorker(
+            (0..rayon::current_num_threads().max(1))
+                .map(|_| Mutex::new(make()))
+                .collect(),
+        )
+    }
+
+    /// The calling worker's own workspace.
+    pub fn get(&self) -> MutexGuard<'_, W> {
+        let worker = rayon::current_thread_index().unwrap_or(0) % self.0.len();
+        self.0[worker]
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Adds the slots up into the first one, in order.
+pub fn sum_slots(slots: &mut [f64], width: usize) -> &mut [f64] {
+    let (total, rest) = slots.split_at_mut(width);
+    for slot in rest.chunks_exact(width) {
+        for (t, s) in total.iter_mut().zip(slot) {
+            *t += s;
+        }
+    }
+    total
+}

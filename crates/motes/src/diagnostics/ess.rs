@@ -1,0 +1,120 @@
+//! Effective sample sizes by streaming batch means: constant memory for any number of steps.
+
+/// Once there are this many batches, neighbours are merged and batches become twice as long.
+const MAX_BATCHES: usize = 128;
+/// Fewer batches say too little about their own variance.
+const MIN_BATCHES: usize = 16;
+
+/// Batch means of a vector-valued sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchMeans {
+    /// Values in each complete batch.
+    pub length: u64,
+    /// Values in the batch being filled.
+    pub filled: u64,
+    /// The batch being filled: a sum per component.
+    pub current: Vec<f64>,
+    /// The means of complete batches, batch after batch.
+    pub means: Vec<f64>,
+    /// Count, mean and sum of squared deviations (Welford) of all values: 2 numbers per component.
+    pub spread: Vec<f64>,
+    /// All values so far.
+    pub count: u64,
+}
+
+impl BatchMeans {
+    /// No values yet.
+    pub fn new(d: usize) -> Self {
+        BatchMeans {
+            length: 1,
+            filled: 0,
+            current: vec![0.0; d],
+            means: Vec::with_capacity(MAX_BATCHES * d),
+            spread: vec![0.0; 2 * d],
+            count: 0,
+        }
+    }
+
+    /// Adds one value per component.
+    pub fn add(&mut self, values: &[f64]) {
+        let d = values.len();
+        self.count += 1;
+        self.filled += 1;
+        for (i, v) in values.iter().enumerate() {
+            self.current[i] += v;
+            let [mean, squares] = &mut self.spread[2 * i..2 * i + 2] else {
+                unreachable!()
+            };
+            let delta = v - *mean;
+            *mean += delta / self.count as f64;
+            *squares += delta * (v - *mean);
+        }
+        if self.filled < self.length {
+            return;
+        }
+        let length = self.length as f64;
+        self.means.extend(self.current.iter().map(|s| s / length));
+        self.current.fill(0.0);
+        self.filled = 0;
+        if self.means.len() == MAX_BATCHES * d {
+            for b in 0..MAX_BATCHES / 2 {
+                for i in 0..d {
+                    let pair = self.means[2 * b * d + i] + self.means[(2 * b + 1) * d + i];
+                    self.means[b * d + i] = 0.5 * pair;
+                }
+            }
+            self.means.truncate(MAX_BATCHES / 2 * d);
+            self.length *= 2;
+        }
+    }
+
+    /// The variance of a component over all values.
+    pub fn variance(&self, i: usize) -> f64 {
+        self.spread[2 * i + 1] / self.count.max(1) as f64
+    }
+
+    /// The variance of a component's mean that the scatter of its batches suggests.
+    pub fn variance_of_mean(&self, i: usize) -> Option<f64> {
+        let d = self.current.len();
+        let batches = self.means.len() / d.max(1);
+        if batches < MIN_BATCHES {
+            return None;
+        }
+        let column = || (0..batches).map(|b| self.means[b * d + i]);
+        let mean = column().sum::<f64>() / batches as f64;
+        let scatter = column().map(|m| (m - mean) * (m - mean)).sum::<f64>();
+        Some(scatter / (batches - 1) as f64 / batches as f64)
+    }
+
+    /// How many independent values would give a mean as good: variance over the variance of the mean.
+    pub fn ess(&self, i: usize) -> Option<f64> {
+        let of_mean = self.variance_of_mean(i)?;
+        let ess = self.variance(i) / of_mean;
+        ess.is_finite().then(|| ess.min(self.count as f64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::{Noise, Purpose};
+
+    #[test]
+    fn ess_of_an_ar1_sequence_is_known() {
+        // x_k = r x_{k-1} + w has ESS = n (1 - r) / (1 + r)
+        let (r, n) = (0.8, 200_000usize);
+        let mut w = vec![0.0; n];
+        Noise::new(1, Purpose::Check).normals_f64(0, 0, &mut w);
+        let (mut x, mut batches) = (0.0, BatchMeans::new(2));
+        for w in w {
+            x = r * x + w;
+            batches.add(&[x, w]);
+        }
+        // 64 to 128 batches: a relative standard error of at most sqrt(2/63) = 18 %
+        let want = n as f64 * (1.0 - r) / (1.0 + r);
+        assert!((batches.ess(0).unwrap() / want).ln().abs() < 4.0 * 0.18);
+        assert!((batches.ess(1).unwrap() / n as f64).ln().abs() < 4.0 * 0.18);
+        assert!((batches.variance(0) * (1.0 - r * r) - 1.0).abs() < 0.05);
+        assert!(batches.means.capacity() <= 2 * MAX_BATCHES);
+    }
+}

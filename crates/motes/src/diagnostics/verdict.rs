@@ -1,0 +1,87 @@
+//! Verdicts: what a run's own numbers say about its settings, and what to try instead.
+
+use serde::Serialize;
+
+use crate::moves::shadow_acceptance;
+use crate::run::two_digits;
+use crate::settings::Settings;
+use crate::{Model, Real, State};
+
+/// Below this acceptance of a shadow MALA step, the step size is too large for the posterior to be trusted.
+const SHADOW_FLOOR: f64 = 0.6;
+/// A proposed step size should be accepted at least this often.
+const SHADOW_GOAL: f64 = 0.8;
+/// Below this acceptance an accept-reject chain stands still.
+const STUCK: f64 = 0.05;
+
+/// What is known about the quality of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diagnostics {
+    /// Effective sample size of each theta component after burn-in.
+    pub ess: Vec<Option<f64>>,
+    /// The fraction of moves accepted.
+    pub acceptance: Option<f64>,
+    /// What one MALA step at the end would have accepted.
+    pub shadow_acceptance: Option<f64>,
+    /// `ok`, `step-too-large`, or `low-acceptance`.
+    pub verdict: &'static str,
+    /// What to do about it, in a sentence.
+    pub advice: Option<String>,
+    /// A step size worth trying.
+    pub suggested_step_size: Option<f64>,
+}
+
+impl Diagnostics {
+    /// Judges a finished (or interrupted) run.
+    pub fn of<F: Real>(model: &dyn Model<F>, settings: &Settings, state: &State<F>) -> Self {
+        let h = settings.step_size_at(state.k.saturating_sub(1));
+        let shadow = |h| shadow_acceptance(model, state, settings.seed, h);
+        let shadow_now = shadow(h);
+        let acceptance = state.acceptance.rate();
+        let judged = state.acceptance.worst_window.or(acceptance);
+        let mut diagnostics = Diagnostics {
+            ess: (0..state.theta.len())
+                .map(|i| state.batches.ess(i))
+                .collect(),
+            acceptance,
+            shadow_acceptance: shadow_now,
+            verdict: "ok",
+            advice: None,
+            suggested_step_size: None,
+        };
+        let smaller = || {
+            let halves = std::iter::successors(Some(h / 2.0), |h| Some(h / 2.0)).take(30);
+            halves
+                .into_iter()
+                .find(|h| shadow(*h).is_some_and(|a| a >= SHADOW_GOAL))
+                .map(two_digits)
+        };
+        let remedy = |suggestion: Option<f64>| match suggestion {
+            Some(h) => format!("try --step-size {h}"),
+            None => "try a much smaller --step-size".into(),
+        };
+        if let Some(rate) = judged.filter(|a| *a < STUCK) {
+            // Accepting the whole cloud at once degenerates with N and D_x: a step that suits one particle may not do.
+            let suggestion = smaller().or(Some(two_digits(h / 4.0)));
+            diagnostics.verdict = "low-acceptance";
+            diagnostics.suggested_step_size = suggestion;
+            diagnostics.advice = Some(format!(
+                "only {:.1} % of moves were accepted with h = {h}, so the cloud hardly moves; {}",
+                100.0 * rate,
+                remedy(suggestion)
+            ));
+        } else if acceptance.is_none()
+            && let Some(a) = shadow_now.filter(|a| *a < SHADOW_FLOOR)
+        {
+            let suggestion = smaller();
+            diagnostics.verdict = "step-too-large";
+            diagnostics.suggested_step_size = suggestion;
+            diagnostics.advice = Some(format!(
+                "h = {h} is too large for these posteriors (an accept-reject step would keep {:.0} % of moves), so the cloud is biased; {} or add --adjust",
+                100.0 * a,
+                remedy(suggestion)
+            ));
+        }
+        diagnostics
+    }
+}

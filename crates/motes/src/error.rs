@@ -1,0 +1,141 @@
+//! What can go wrong, each in one sentence that names the value, the place and the remedy.
+
+use std::path::{Path, PathBuf};
+
+/// Any failure of the library.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A setting that cannot be used; the sentence says why and what to do instead.
+    #[error("{0}")]
+    Settings(String),
+    /// The algorithm needs something that the model does not give.
+    #[error("{algorithm} needs {piece}, which the model {model} does not give; {remedy}")]
+    Missing {
+        /// The algorithm that asked.
+        algorithm: String,
+        /// The model that was asked.
+        model: String,
+        /// What is missing.
+        piece: &'static str,
+        /// What to use instead.
+        remedy: String,
+    },
+    /// The iterates left every reasonable range.
+    #[error(
+        "the run diverged at step {step}: {what} = {norm:.3e} with h = {h}; try --step-size {suggestion} (the last good checkpoint is kept)"
+    )]
+    Diverged {
+        /// The step that could not be completed.
+        step: u64,
+        /// Which norm left the range.
+        what: &'static str,
+        /// Its value.
+        norm: f64,
+        /// The step size in use.
+        h: f64,
+        /// A step size worth trying.
+        suggestion: f64,
+    },
+    /// PQN's Hessian sum cannot be inverted as a maximiser needs it.
+    #[error(
+        "the run diverged at step {step}: the sum of theta-Hessians is {defect}, so PQN has no step; use --algorithm pgd or --algorithm pmgd"
+    )]
+    Hessian {
+        /// The step that could not be completed.
+        step: u64,
+        /// What is wrong with the matrix.
+        defect: &'static str,
+    },
+    /// The model itself reported a failure.
+    #[error("the model failed at step {step}: {source}")]
+    Model {
+        /// The step that could not be completed.
+        step: u64,
+        /// What the model said.
+        source: ModelError,
+    },
+    /// Reading or writing failed.
+    #[error("cannot {action} {}: {source}; {remedy}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// A file that is there but cannot be trusted.
+    #[error("{} {problem}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        problem: String,
+    },
+}
+
+impl Error {
+    /// Whether the iterates left every reasonable range.
+    pub fn is_divergence(&self) -> bool {
+        matches!(self, Error::Diverged { .. } | Error::Hessian { .. })
+    }
+
+    pub(crate) fn write(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+        Self::io("write", path)
+    }
+
+    pub(crate) fn read(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+        Self::io("read", path)
+    }
+
+    /// An I/O error with the remedy that its kind suggests.
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.to_path_buf();
+        move |source| {
+            use std::io::ErrorKind as K;
+            let remedy = match source.kind() {
+                K::NotFound => "check the path",
+                K::PermissionDenied | K::ReadOnlyFilesystem => {
+                    "choose a place that you may write to, for example with --out"
+                }
+                K::StorageFull | K::QuotaExceeded | K::FileTooLarge => {
+                    "free some space, then `motes resume` the run"
+                }
+                _ => "check that the place is there and usable",
+            };
+            Error::Io {
+                action,
+                path,
+                source,
+                remedy,
+            }
+        }
+    }
+}
+
+/// What a model says when it cannot be evaluated.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct ModelError(Box<dyn std::error::Error + Send + Sync>);
+
+impl ModelError {
+    /// Wraps a message or any other error.
+    pub fn new(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        ModelError(error.into())
+    }
+}
+
+/// The candidate closest to `word`, if it is close enough to be what was meant.
+pub fn did_you_mean<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    candidates
+        .into_iter()
+        .map(|c| (strsim::damerau_levenshtein(word, c), c))
+        .filter(|(distance, c)| *distance <= 1 + c.len() / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, c)| c)
+}

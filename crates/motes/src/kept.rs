@@ -1,0 +1,94 @@
+//! A bounded set of clouds from after burn-in: steps divisible by a power of two, which rises as the run goes on.
+
+use crate::settings::Settings;
+use crate::{Particles, Real};
+
+/// At most this many particles are kept ...
+pub const MAX_PARTICLES: usize = 10_000;
+/// ... and at most this many bytes of them, so that large clouds do not multiply.
+pub const MAX_BYTES: usize = 64 << 20;
+
+/// Thinned clouds, all particles of one after all of the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptClouds<F> {
+    /// Clouds are kept at steps divisible by this; 0 keeps none.
+    pub every: u64,
+    /// The step and the number of particles of each kept cloud.
+    pub sizes: Vec<(u64, usize)>,
+    /// Their particles.
+    pub data: Vec<F>,
+    d: usize,
+    capacity: usize,
+}
+
+impl<F: Real> KeptClouds<F> {
+    /// Nothing kept yet. The room is reserved once, so that nothing is allocated later.
+    pub fn new(settings: &Settings, d: usize) -> Self {
+        let capacity = Self::capacity(settings, d);
+        let every = if capacity == 0 {
+            0
+        } else {
+            settings.keep_clouds
+        };
+        let clouds = if every == 0 {
+            0
+        } else {
+            capacity / settings.particles
+        };
+        KeptClouds {
+            every,
+            sizes: Vec::with_capacity(clouds),
+            data: Vec::with_capacity(if every == 0 { 0 } else { capacity * d }),
+            d,
+            capacity,
+        }
+    }
+
+    /// How many particles may be kept. The number of steps must not enter: a run that is resumed for more steps
+    /// keeps what the longer run would have kept.
+    pub fn capacity(settings: &Settings, d: usize) -> usize {
+        let capacity = MAX_PARTICLES.min(MAX_BYTES / (d * size_of::<F>()).max(1));
+        if settings.has_cloud() && capacity >= settings.max_particles() {
+            capacity
+        } else {
+            0
+        }
+    }
+
+    /// The particles kept, as rows.
+    pub fn rows(&self) -> usize {
+        self.data.len() / self.d.max(1)
+    }
+
+    /// Offers the cloud of step k, which is kept if k is divisible by the current spacing.
+    pub fn offer(&mut self, k: u64, cloud: &Particles<F>) {
+        if self.every == 0 {
+            return;
+        }
+        while k.is_multiple_of(self.every) {
+            if self.rows() + cloud.n() <= self.capacity {
+                self.sizes.push((k, cloud.n()));
+                self.data.extend_from_slice(cloud.as_slice());
+                return;
+            }
+            self.every *= 2;
+            self.thin();
+        }
+    }
+
+    fn thin(&mut self) {
+        let (mut from, mut to) = (0, 0);
+        let (every, d, data) = (self.every, self.d, &mut self.data);
+        self.sizes.retain(|(k, n)| {
+            let (start, len) = (from, n * d);
+            from += len;
+            let keep = k.is_multiple_of(every);
+            if keep {
+                data.copy_within(start..start + len, to);
+                to += len;
+            }
+            keep
+        });
+        self.data.truncate(to);
+    }
+}

@@ -1,0 +1,196 @@
+//! NumPy's .npz: a zip of .npy arrays, stored without compression and with fixed dates, so that equal runs give equal files.
+//!
+//! Own code for the few header bytes: the crates made for it bring compressors (some in C) that nothing here uses.
+
+use std::io::{Read, Seek, Write};
+
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
+
+use crate::Real;
+
+/// Writes arrays one after the other.
+pub struct NpzWriter<W: Write + Seek>(ZipWriter<W>);
+
+impl<W: Write + Seek> NpzWriter<W> {
+    /// An archive with nothing in it yet.
+    pub fn new(writer: W) -> Self {
+        NpzWriter(ZipWriter::new(writer))
+    }
+
+    /// Opens the next array; its values follow by [`NpzWriter::values`].
+    pub fn begin<T: Real>(&mut self, name: &str, shape: &[usize]) -> std::io::Result<()> {
+        self.begin_type(name, T::NUMPY, size_of::<T>(), shape)
+    }
+
+    /// A whole array of unsigned integers.
+    pub fn integers(&mut self, name: &str, values: &[u64]) -> std::io::Result<()> {
+        self.begin_type(name, "<u8", 8, &[values.len()])?;
+        self.0.write_all(bytemuck::cast_slice(values))
+    }
+
+    fn begin_type(
+        &mut self,
+        name: &str,
+        code: &str,
+        size: usize,
+        shape: &[usize],
+    ) -> std::io::Result<()> {
+        let count: usize = shape.iter().product();
+        let options = SimpleFileOptions::default()
+            .compression_method(CompressionMethod::Stored)
+            .last_modified_time(DateTime::default())
+            .large_file(count * size >= u32::MAX as usize - 4096);
+        self.0
+            .start_file(format!("{name}.npy"), options)
+            .map_err(std::io::Error::other)?;
+        let dims: Vec<String> = shape.iter().map(|n| format!("{n},")).collect();
+        let dict = format!(
+            "{{'descr': '{code}', 'fortran_order': False, 'shape': ({}), }}",
+            dims.join(" ")
+        );
+        // Magic, version and length take 10 bytes; the values start at a multiple of 64.
+        let length = (10 + dict.len() + 1).next_multiple_of(64) - 10;
+        self.0.write_all(b"\x93NUMPY\x01\x00")?;
+        self.0.write_all(&(length as u16).to_le_bytes())?;
+        write!(self.0, "{dict:<width$}\n", width = length - 1)
+    }
+
+    /// Values of the array opened last.
+    pub fn values<T: Real>(&mut self, values: &[T]) -> std::io::Result<()> {
+        self.0.write_all(bytemuck::cast_slice(values))
+    }
+
+    /// A whole array.
+    pub fn array<T: Real>(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        values: &[T],
+    ) -> std::io::Result<()> {
+        debug_assert_eq!(shape.iter().product::<usize>(), values.len());
+        self.begin::<T>(name, shape)?;
+        self.values(values)
+    }
+
+    /// Writes the archive's directory.
+    pub fn finish(self) -> std::io::Result<()> {
+        self.0.finish().map(drop).map_err(std::io::Error::other)
+    }
+}
+
+/// An array read back, widened to f64.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    /// Its dimensions.
+    pub shape: Vec<usize>,
+    /// Its values, row-major.
+    pub values: Vec<f64>,
+}
+
+/// Reads one array of an archive that Motes (or NumPy, in C order) has written.
+pub fn read_npz<R: Read + Seek>(reader: R, name: &str) -> Result<Array, String> {
+    let mut archive =
+        ZipArchive::new(reader).map_err(|e| format!("is not an npz archive ({e})"))?;
+    let mut entry = archive
+        .by_name(&format!("{name}.npy"))
+        .map_err(|e| format!("has no array '{name}' ({e})"))?;
+    let mut bytes = Vec::new();
+    entry
+        .read_to_end(&mut bytes)
+        .map_err(|e| format!("has a damaged array '{name}' ({e})"))?;
+    parse_npy(&bytes).map_err(|what| format!("has a damaged array '{name}' ({what})"))
+}
+
+fn parse_npy(bytes: &[u8]) -> Result<Array, &'static str> {
+    let rest = bytes
+        .strip_prefix(b"\x93NUMPY\x01\x00")
+        .ok_or("no header")?;
+    let (length, rest) = rest.split_at_checked(2).ok_or("short header")?;
+    let length = u16::from_le_bytes([length[0], length[1]]) as usize;
+    let (header, data) = rest.split_at_checked(length).ok_or("short header")?;
+    let header = std::str::from_utf8(header).map_err(|_| "no text header")?;
+    let between = |from: &str, to: char| {
+        let start = header.find(from)? + from.len();
+        Some(&header[start..start + header[start..].find(to)?])
+    };
+    if !header.contains("'fortran_order': False") {
+        return Err("not in C order");
+    }
+    let dims = between("'shape': (", ')').ok_or("no shape")?;
+    let dims = dims.split(',').map(str::trim).filter(|d| !d.is_empty());
+    let shape: Vec<usize> = dims
+        .map(|d| d.parse().map_err(|_| "no shape"))
+        .collect::<Result<_, _>>()?;
+    let count = shape
+        .iter()
+        .try_fold(1usize, |p, n| p.checked_mul(*n))
+        .ok_or("too large")?;
+    let wide = match between("'descr': '", '\'').ok_or("no type")? {
+        "<f8" => true,
+        "<f4" => false,
+        _ => return Err("neither f4 nor f8"),
+    };
+    if count.checked_mul(if wide { 8 } else { 4 }) != Some(data.len()) {
+        return Err("wrong length");
+    }
+    let values = if wide {
+        data.chunks_exact(8)
+            .map(|b| f64::from_le_bytes(b.try_into().expect("8 bytes")))
+            .collect()
+    } else {
+        let single = |b: &[u8]| f32::from_le_bytes(b.try_into().expect("4 bytes"));
+        data.chunks_exact(4).map(|b| f64::from(single(b))).collect()
+    };
+    Ok(Array { shape, values })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn arrays_come_back() {
+        let mut file = std::io::Cursor::new(Vec::new());
+        let mut npz = NpzWriter::new(&mut file);
+        npz.array(
+            "a",
+            &[2, 3],
+            &[1.0f32, 2.0, 3.0, 4.0, 5.0, f32::MIN_POSITIVE],
+        )
+        .unwrap();
+        npz.array("b", &[0, 7], &[0f64; 0]).unwrap();
+        npz.integers("k", &[1, 2]).unwrap();
+        npz.finish().unwrap();
+        let a = read_npz(&mut file, "a").unwrap();
+        assert_eq!(a.shape, [2, 3]);
+        assert_eq!(a.values[5], f64::from(f32::MIN_POSITIVE));
+        assert_eq!(read_npz(&mut file, "b").unwrap().shape, [0, 7]);
+        assert!(
+            read_npz(&mut file, "c")
+                .unwrap_err()
+                .contains("no array 'c'")
+        );
+        assert!(read_npz(&mut file, "k").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let _ = read_npz(std::io::Cursor::new(&bytes), "a");
+            let mut npy = b"\x93NUMPY\x01\x00".to_vec();
+            npy.extend(&bytes);
+            let _ = parse_npy(&npy);
+        }
+
+        #[test]
+        fn any_header_text_is_refused_or_read(text in "[{}'(),:0-9a-z<>_ ]{0,120}", tail in 0usize..64) {
+            let mut npy = b"\x93NUMPY\x01\x00".to_vec();
+            npy.extend((text.len() as u16).to_le_bytes());
+            npy.extend(text.as_bytes());
+            npy.extend(vec![0; tail]);
+            let _ = parse_npy(&npy);
+        }
+    }
+}

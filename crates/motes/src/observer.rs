@@ -1,0 +1,56 @@
+//! Who may watch a run, and stop it.
+
+use crate::moves::Moves;
+use crate::{Particles, Real, State};
+
+/// What observers see after each step (and once before the first).
+pub struct StepInfo<'a, F> {
+    /// Steps made so far.
+    pub k: u64,
+    /// theta_k.
+    pub theta: &'a [f64],
+    /// X_k^{1:N}.
+    pub cloud: &'a Particles<F>,
+    /// The step size that led here.
+    pub h: f64,
+    /// The fraction of moves accepted in this step, where there was an accept-reject step.
+    pub acceptance: Option<f64>,
+    /// The sums over the cloud that moved theta (gradients, Hessians or statistics), in a fixed order.
+    pub sums: &'a [f64],
+}
+
+impl<'a, F: Real> StepInfo<'a, F> {
+    pub(crate) fn new(state: &'a State<F>, h: f64, moves: Moves, sums: &'a [f64]) -> Self {
+        let acceptance =
+            (moves.proposed > 0).then(|| moves.accepted as f64 / moves.proposed as f64);
+        StepInfo {
+            k: state.k,
+            theta: &state.theta,
+            cloud: &state.cloud,
+            h,
+            acceptance,
+            sums,
+        }
+    }
+}
+
+/// Whether the run goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// Write a checkpoint and end early.
+    Stop,
+}
+
+/// Something that watches a run.
+pub trait Observer<F: Real> {
+    /// Sees the state after a step.
+    fn observe(&mut self, info: &StepInfo<'_, F>) -> Flow;
+}
+
+impl<F: Real, T: FnMut(&StepInfo<'_, F>) -> Flow> Observer<F> for T {
+    fn observe(&mut self, info: &StepInfo<'_, F>) -> Flow {
+        self(info)
+    }
+}

@@ -1,0 +1,400 @@
+//! The run directory: the only contract between computing and reading.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::checkpoint::{self, Generations, Header};
+use crate::files::write_atomically;
+use crate::npz::NpzWriter;
+use crate::settings::Settings;
+use crate::summary::{Summary, posterior_moments};
+use crate::{Error, Model, Real, State, StepInfo};
+
+/// More components than this are not traced.
+const TRACED: usize = 1000;
+/// How often a checkpoint is due when no number of steps is given.
+const CHECKPOINT_SECONDS: f64 = 10.0;
+
+/// How densely a run is recorded; results do not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recording {
+    /// Rows of the trace are this many steps apart.
+    pub trace_every: u64,
+    /// Steps between checkpoints; `None` for every ten seconds or so.
+    pub checkpoint_every: Option<u64>,
+}
+
+/// A run directory open for writing.
+pub struct RunDirectory {
+    path: PathBuf,
+    trace: BufWriter<File>,
+    trace_bytes: u64,
+    recording: Recording,
+    columns: Columns,
+    generations: Generations,
+    settings_digest: u32,
+    /// Seconds spent before this process took over.
+    seconds_before: f64,
+    last_checkpoint: Instant,
+    checkpoint_cost: Duration,
+    line: Vec<u8>,
+}
+
+/// Which columns follow k and theta.
+struct Columns {
+    theta: usize,
+    h: bool,
+    particles: bool,
+    acceptance: bool,
+}
+
+impl RunDirectory {
+    /// Makes the directory, or takes an empty one, and writes the config first of all.
+    pub fn create<F: Real>(
+        path: &Path,
+        config: &str,
+        model: &dyn Model<F>,
+        settings: &Settings,
+        recording: Recording,
+    ) -> Result<Self, Error> {
+        match fs::read_dir(path) {
+            Ok(mut entries) => {
+                if entries.next().is_some() {
+                    return Err(Error::Settings(format!(
+                        "{} is not empty and is left as it is; choose another --out, or continue that run with `motes resume`",
+                        path.display()
+                    )));
+                }
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                fs::create_dir_all(path).map_err(Error::write(path))?;
+            }
+            Err(e) => return Err(Error::write(path)(e)),
+        }
+        Self::write_config(path, config)?;
+        let file = path.join("trace.csv");
+        let mut trace = File::create(&file).map_err(Error::write(&file))?;
+        let header = trace_header(model, settings);
+        trace
+            .write_all(header.as_bytes())
+            .map_err(Error::write(&file))?;
+        Self::open(
+            path,
+            trace,
+            header.len() as u64,
+            0.0,
+            settings,
+            model.d_theta(),
+            recording,
+        )
+    }
+
+    /// Writes (or replaces) the config of a run.
+    pub fn write_config(path: &Path, config: &str) -> Result<(), Error> {
+        write_atomically(&path.join("config.toml"), |out| {
+            out.write_all(config.as_bytes())
+        })
+    }
+
+    /// Opens the directory of an interrupted or finished run and brings `state` to its last good checkpoint.
+    ///
+    /// Without any checkpoint the state is left as it is, at step 0. Also returns warnings for the user.
+    pub fn resume<F: Real>(
+        path: &Path,
+        model: &dyn Model<F>,
+        settings: &Settings,
+        recording: Recording,
+        state: &mut State<F>,
+    ) -> Result<(Self, Vec<String>), Error> {
+        let generations = Generations::new(checkpoint::directory(path));
+        let (header, mut warnings) = generations.load(state)?;
+        for warning in &mut warnings {
+            let older = if header.is_some() {
+                "the older generation is used"
+            } else {
+                "the run starts again"
+            };
+            warning.push_str(&format!(": {older}"));
+        }
+        let digest = settings_digest(settings);
+        let text = trace_header(model, settings);
+        let (trace_bytes, seconds) = match &header {
+            Some(h) if h.settings != digest => {
+                return Err(Error::File {
+                    path: path.join("config.toml"),
+                    problem: "was changed since the checkpoint was written; put it back, or start a new run with fit --config".into(),
+                });
+            }
+            Some(h) => (h.trace_bytes, h.seconds),
+            None => (text.len() as u64, 0.0),
+        };
+        if let Some(h) = header.filter(|h| h.instruction_set != crate::instruction_set()) {
+            warnings.push(format!(
+                "the checkpoint was written on {} and goes on here on {}: results will agree up to rounding, not bit for bit",
+                h.instruction_set,
+                crate::instruction_set()
+            ));
+        }
+        let file = path.join("trace.csv");
+        let open = || {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&file)
+        };
+        let mut trace = open().map_err(Error::write(&file))?;
+        if state.k == 0 {
+            trace
+                .set_len(0)
+                .and_then(|()| trace.write_all(text.as_bytes()))
+                .map_err(Error::write(&file))?;
+        }
+        let length = trace.metadata().map_err(Error::read(&file))?.len();
+        if length < trace_bytes {
+            return Err(Error::File {
+                path: file,
+                problem: format!(
+                    "has lost rows ({length} of {trace_bytes} bytes are left); start again with fit --config"
+                ),
+            });
+        }
+        trace.set_len(trace_bytes).map_err(Error::write(&file))?;
+        trace.seek(SeekFrom::End(0)).map_err(Error::write(&file))?;
+        generations.forget_after(state.k)?;
+        let directory = Self::open(
+            path,
+            trace,
+            trace_bytes,
+            seconds,
+            settings,
+            model.d_theta(),
+            recording,
+        )?;
+        Ok((directory, warnings))
+    }
+
+    fn open(
+        path: &Path,
+        trace: File,
+        trace_bytes: u64,
+        seconds_before: f64,
+        settings: &Settings,
+        d_theta: usize,
+        recording: Recording,
+    ) -> Result<Self, Error> {
+        if trace.try_lock().is_err() {
+            return Err(Error::Settings(format!(
+                "another motes is writing to {}; wait for it, or stop it first",
+                path.display()
+            )));
+        }
+        Ok(RunDirectory {
+            path: path.to_path_buf(),
+            trace: BufWriter::with_capacity(1 << 16, trace),
+            trace_bytes,
+            recording,
+            columns: Columns::of(settings, d_theta),
+            generations: Generations::new(checkpoint::directory(path)),
+            settings_digest: settings_digest(settings),
+            seconds_before,
+            last_checkpoint: Instant::now(),
+            checkpoint_cost: Duration::ZERO,
+            line: Vec::new(),
+        })
+    }
+
+    /// Where the directory is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Seconds spent in the loop by earlier processes.
+    pub fn seconds_before(&self) -> f64 {
+        self.seconds_before
+    }
+
+    /// Adds a row to the trace, if one is due.
+    pub fn record<F: Real>(&mut self, info: &StepInfo<'_, F>) -> Result<(), Error> {
+        if !info.k.is_multiple_of(self.recording.trace_every) {
+            return Ok(());
+        }
+        let line = &mut self.line;
+        line.clear();
+        let mut numbers = zmij::Buffer::new();
+        line.extend_from_slice(itoa::Buffer::new().format(info.k).as_bytes());
+        let mut float = |line: &mut Vec<u8>, v: f64| {
+            line.push(b',');
+            line.extend_from_slice(numbers.format(v).as_bytes());
+        };
+        info.theta[..self.columns.theta]
+            .iter()
+            .for_each(|t| float(line, *t));
+        if self.columns.h {
+            float(line, info.h);
+        }
+        if self.columns.particles {
+            float(line, info.cloud.n() as f64);
+        }
+        if self.columns.acceptance {
+            match info.acceptance {
+                Some(a) => float(line, a),
+                None => line.push(b','),
+            }
+        }
+        line.push(b'\n');
+        self.trace_bytes += line.len() as u64;
+        self.trace
+            .write_all(line)
+            .map_err(Error::write(&self.path.join("trace.csv")))
+    }
+
+    /// Whether a checkpoint should be written after step k. Writing takes at most a tenth of the time.
+    pub fn checkpoint_is_due(&self, k: u64) -> bool {
+        match self.recording.checkpoint_every {
+            Some(every) => k.is_multiple_of(every),
+            None => {
+                // Reading the clock costs as much as a small step: look now and then.
+                k.is_multiple_of(16) && {
+                    let seconds = CHECKPOINT_SECONDS.max(10.0 * self.checkpoint_cost.as_secs_f64());
+                    self.last_checkpoint.elapsed().as_secs_f64() > seconds
+                }
+            }
+        }
+    }
+
+    /// Writes a checkpoint: the trace up to here first, then the state.
+    pub fn checkpoint<F: Real>(&mut self, state: &State<F>, spent: Duration) -> Result<(), Error> {
+        let began = Instant::now();
+        let synced = self
+            .trace
+            .flush()
+            .and_then(|()| self.trace.get_ref().sync_data());
+        synced.map_err(Error::write(&self.path.join("trace.csv")))?;
+        let seconds = self.seconds_before + spent.as_secs_f64();
+        let header = Header::of(state, self.settings_digest, self.trace_bytes, seconds);
+        self.generations.write(state, &header)?;
+        self.checkpoint_cost = began.elapsed();
+        self.last_checkpoint = Instant::now();
+        Ok(())
+    }
+
+    /// Writes the final checkpoint, `posterior.npz` and, last, `summary.json`.
+    pub fn finish<F: Real>(
+        &mut self,
+        model: &dyn Model<F>,
+        state: &State<F>,
+        spent: Duration,
+        summary: &Summary,
+    ) -> Result<(), Error> {
+        self.checkpoint(state, spent)?;
+        let trace = self.path.join("trace.csv");
+        let traced = self.columns.theta;
+        write_atomically(&self.path.join("posterior.npz"), |out| {
+            write_posterior(out, &trace, traced, model, state)
+        })?;
+        let json = serde_json::to_string_pretty(summary).map_err(std::io::Error::other);
+        write_atomically(&self.path.join("summary.json"), |out| {
+            out.write_all(json?.as_bytes())?;
+            out.write_all(b"\n")
+        })
+    }
+}
+
+impl Columns {
+    fn of(settings: &Settings, d_theta: usize) -> Self {
+        Columns {
+            theta: d_theta.min(TRACED),
+            h: settings.step_decay.is_some(),
+            particles: !settings.grow.0.is_empty(),
+            acceptance: settings.accepts(),
+        }
+    }
+}
+
+fn trace_header<F: Real>(model: &dyn Model<F>, settings: &Settings) -> String {
+    let columns = Columns::of(settings, model.d_theta());
+    let quoted = |name: String| {
+        let plain = !name.contains([',', '"', '\n', '\r']);
+        if plain {
+            name
+        } else {
+            format!("\"{}\"", name.replace('"', "\"\""))
+        }
+    };
+    let mut names = vec!["k".to_string()];
+    names.extend(
+        model
+            .theta_names()
+            .into_iter()
+            .take(columns.theta)
+            .map(quoted),
+    );
+    let scalars = [
+        ("h", columns.h),
+        ("particles", columns.particles),
+        ("acceptance", columns.acceptance),
+    ];
+    names.extend(
+        scalars
+            .iter()
+            .filter(|(_, on)| *on)
+            .map(|(name, _)| name.to_string()),
+    );
+    names.join(",") + "\n"
+}
+
+/// The digest of all settings but the number of steps, which resuming may raise.
+fn settings_digest(settings: &Settings) -> u32 {
+    let fixed = Settings {
+        steps: 0,
+        ..settings.clone()
+    };
+    checkpoint::digest(&serde_json::to_string(&fixed).expect("settings are plain data"))
+}
+
+fn write_posterior<F: Real>(
+    out: &mut BufWriter<File>,
+    trace: &Path,
+    traced: usize,
+    model: &dyn Model<F>,
+    state: &State<F>,
+) -> std::io::Result<()> {
+    let mut npz = NpzWriter::new(out);
+    let (cloud, kept, d) = (&state.cloud, &state.kept, model.d_x());
+    npz.array("particles", &[cloud.n(), d], cloud.as_slice())?;
+    if let Some((mean, var)) = posterior_moments(model, state) {
+        npz.array("mean", &[d], &mean)?;
+        npz.array("var", &[d], &var)?;
+    }
+    npz.array("clouds", &[kept.rows(), d], &kept.data)?;
+    let steps: Vec<u64> = kept
+        .sizes
+        .iter()
+        .flat_map(|(k, n)| std::iter::repeat_n(*k, *n))
+        .collect();
+    npz.integers("clouds_k", &steps)?;
+    // The trace is read back row by row: it may be far larger than memory should hold.
+    let rows = BufReader::new(File::open(trace)?)
+        .lines()
+        .count()
+        .saturating_sub(1);
+    npz.begin::<f64>("theta", &[rows, traced])?;
+    let mut row = Vec::with_capacity(traced);
+    for line in BufReader::new(File::open(trace)?).lines().skip(1) {
+        row.clear();
+        row.extend(
+            line?
+                .split(',')
+                .skip(1)
+                .take(traced)
+                .map(|v| v.parse::<f64>().unwrap_or(f64::NAN)),
+        );
+        row.resize(traced, f64::NAN);
+        npz.values(&row)?;
+    }
+    npz.finish()
+}

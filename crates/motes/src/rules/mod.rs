@@ -1,0 +1,125 @@
+//! Theta-rules: how theta moves, given sums over the cloud.
+
+mod linear;
+mod maximise;
+mod precondition;
+
+pub(crate) use linear::{cholesky_solve, row_sum_norm};
+pub(crate) use maximise::maximise;
+pub use precondition::{memory_len, precondition};
+
+use crate::settings::Preconditioner;
+use crate::{At, Error, Model, ModelError, Real};
+
+/// How theta moves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rule {
+    /// theta + h Lambda mean gradient (eqs. IW2gradalg11 and IW2gradalg2).
+    Gradient(Preconditioner),
+    /// theta - h [sum of Hessians]^-1 sum of gradients (eq. newtonalg).
+    Newton,
+    /// theta_*(x^{1:N}), the maximiser given the cloud: closed, or numerical and warm-started where there is no closed form.
+    MStep,
+    /// The exact E- and M-step, with no cloud at all.
+    ExactEm,
+}
+
+impl Rule {
+    /// How many numbers are summed over the blocks for this rule.
+    pub fn sums_len<F: Real>(self, model: &dyn Model<F>) -> usize {
+        let d = model.d_theta();
+        match self {
+            Rule::Gradient(_) => d,
+            Rule::Newton => d + d * d,
+            Rule::MStep => model.m_step().map_or(0, |m| m.statistics_len()),
+            Rule::ExactEm => 0,
+        }
+    }
+
+    /// Writes one block's share of the sums; `grad_theta` is the block's theta-gradient at the same point.
+    pub(crate) fn collect<F: Real>(
+        self,
+        model: &dyn Model<F>,
+        at: At<'_, F>,
+        grad_theta: &[f64],
+        sums: &mut [f64],
+        scratch: &mut [F],
+    ) -> Result<(), ModelError> {
+        let d = grad_theta.len();
+        match self {
+            Rule::Gradient(_) => sums.copy_from_slice(grad_theta),
+            Rule::Newton => {
+                sums[..d].copy_from_slice(grad_theta);
+                if let Some(hessian) = model.theta_hessian() {
+                    hessian.theta_hessian(at, &mut sums[d..], scratch)?;
+                }
+            }
+            Rule::MStep => {
+                if let Some(m) = model.m_step() {
+                    m.statistics(at.x, sums)?;
+                }
+            }
+            Rule::ExactEm => {}
+        }
+        Ok(())
+    }
+
+    /// Moves theta by the sums over all n particles. `memory` is the preconditioner's.
+    pub(crate) fn update<F: Real>(
+        self,
+        model: &dyn Model<F>,
+        step: ThetaStep<'_>,
+    ) -> Result<(), Error> {
+        let ThetaStep {
+            k,
+            h,
+            n,
+            sums,
+            theta,
+            memory,
+        } = step;
+        let d = theta.len();
+        match self {
+            Rule::Gradient(kind) => {
+                let gradient = &mut sums[..d];
+                gradient.iter_mut().for_each(|g| *g /= n as f64);
+                precondition(kind, model.theta_terms(), k, gradient, memory);
+                for (t, g) in theta.iter_mut().zip(gradient) {
+                    *t += h * *g;
+                }
+            }
+            Rule::Newton => {
+                let (gradient, hessian) = sums.split_at_mut(d);
+                hessian.iter_mut().for_each(|v| *v = -*v);
+                cholesky_solve(hessian, gradient)
+                    .map_err(|defect| Error::Hessian { step: k, defect })?;
+                for (t, s) in theta.iter_mut().zip(gradient) {
+                    *t += h * *s;
+                }
+            }
+            Rule::MStep => {
+                if let Some(m) = model.m_step() {
+                    sums.iter_mut().for_each(|s| *s /= n as f64);
+                    m.m_step(sums, theta)
+                        .map_err(|source| Error::Model { step: k, source })?;
+                }
+            }
+            Rule::ExactEm => {
+                if let Some(em) = model.exact_em() {
+                    em.em_step(theta);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a theta-update works on.
+pub(crate) struct ThetaStep<'a> {
+    pub k: u64,
+    pub h: f64,
+    pub n: usize,
+    pub sums: &'a mut [f64],
+    pub theta: &'a mut [f64],
+    pub memory: &'a mut [f64],
+}

@@ -1,0 +1,189 @@
+//! The loop: it owns stopping, averaging, observers and checkpoints. Algorithms never print, read clocks or write files.
+
+use std::time::{Duration, Instant};
+
+use crate::algorithms::Composition;
+use crate::moves::{Moves, Stepper, Streams};
+use crate::noise::{Noise, Purpose};
+use crate::record::RunDirectory;
+use crate::settings::Settings;
+use crate::{Error, Flow, Model, Observer, Real, State, StepInfo};
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All steps were made.
+    Complete,
+    /// An observer stopped it; it can be resumed.
+    Early,
+}
+
+/// The state before the first step: initial values, then the warm start if there is one.
+///
+/// Validates the settings first. Must be called inside [`crate::Pool::install`].
+pub fn start<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Result<State<F>, Error> {
+    settings.validate(model)?;
+    let mut state = State::initial(model, settings);
+    if let Some(warm) = settings.warm_start {
+        let single = Settings {
+            particles: 1,
+            grow: Default::default(),
+            ..settings.clone()
+        };
+        let composition = Composition::of_warm_start(settings);
+        let mut stepper = Stepper::new(
+            model,
+            composition,
+            settings.seed,
+            Streams::WarmStart,
+            u64::MAX,
+            &[1],
+        );
+        let mut first = State::initial(model, &single);
+        stepper.settle_theta(&mut first)?;
+        for _ in 0..warm.steps {
+            stepper
+                .step(&mut first, settings.step_size)
+                .map_err(|e| with_suggestion(e, model, settings))?;
+        }
+        state.theta.copy_from_slice(&first.theta);
+        for row in state.cloud.as_mut_slice().chunks_exact_mut(model.d_x()) {
+            row.copy_from_slice(first.cloud.row(0));
+        }
+    }
+    Stepper::new(
+        model,
+        Composition::of(settings),
+        settings.seed,
+        Streams::Run,
+        0,
+        &sizes(settings),
+    )
+    .settle_theta(&mut state)?;
+    Ok(state)
+}
+
+/// Steps until the end or until an observer stops it. Returns how it ended and the time spent in the loop.
+///
+/// Must be called inside [`crate::Pool::install`]. The same state, settings and model give the same bits for any
+/// number of threads, however often the run is interrupted and resumed.
+pub fn run<F: Real>(
+    model: &dyn Model<F>,
+    settings: &Settings,
+    state: &mut State<F>,
+    mut directory: Option<&mut RunDirectory>,
+    observers: &mut [&mut dyn Observer<F>],
+) -> Result<(Ended, Duration), Error> {
+    settings.validate(model)?;
+    let composition = Composition::of(settings);
+    let (seed, after) = (settings.seed, settings.adjust_after);
+    let mut stepper = Stepper::new(
+        model,
+        composition,
+        seed,
+        Streams::Run,
+        after,
+        &sizes(settings),
+    );
+    let began = Instant::now();
+    if state.k == 0 {
+        let info = StepInfo::new(state, settings.step_size_at(0), Moves::default(), &[]);
+        if let Some(directory) = directory.as_deref_mut() {
+            directory.record(&info)?;
+        }
+        for observer in observers.iter_mut() {
+            observer.observe(&info); // nothing to stop yet
+        }
+    }
+    while state.k < settings.steps {
+        let h = settings.step_size_at(state.k);
+        let moves = stepper
+            .step(state, h)
+            .map_err(|e| with_suggestion(e, model, settings))?;
+        grow(state, settings, &mut stepper)?;
+        if state.k > settings.burn_in {
+            state.averages.add(&state.theta, &state.cloud);
+            state.batches.add(&state.theta);
+            state.kept.offer(state.k, &state.cloud);
+        }
+        if moves.proposed > 0 {
+            state.acceptance.add(moves, state.k > settings.burn_in);
+        }
+        let info = StepInfo::new(state, h, moves, stepper.sums());
+        if let Some(directory) = directory.as_deref_mut() {
+            directory.record(&info)?;
+        }
+        let stop = observers
+            .iter_mut()
+            .fold(false, |stop, o| o.observe(&info) == Flow::Stop || stop);
+        if stop && state.k < settings.steps {
+            if let Some(directory) = directory.as_deref_mut() {
+                directory.checkpoint(state, began.elapsed())?;
+            }
+            return Ok((Ended::Early, began.elapsed()));
+        }
+        if let Some(directory) = directory.as_deref_mut()
+            && directory.checkpoint_is_due(state.k)
+        {
+            directory.checkpoint(state, began.elapsed())?;
+        }
+    }
+    Ok((Ended::Complete, began.elapsed()))
+}
+
+/// All the numbers of particles that the run will have.
+fn sizes(settings: &Settings) -> Vec<usize> {
+    if !settings.has_cloud() {
+        return Vec::new();
+    }
+    let grown = settings.grow.0.iter().map(|(_, n)| *n);
+    std::iter::once(settings.particles).chain(grown).collect()
+}
+
+/// From step k on there are N particles: new ones are copies of old ones chosen by the seed.
+fn grow<F: Real>(
+    state: &mut State<F>,
+    settings: &Settings,
+    stepper: &mut Stepper<'_, F>,
+) -> Result<(), Error> {
+    let Some((k, n)) = settings.grow.0.iter().find(|(k, _)| *k == state.k) else {
+        return Ok(());
+    };
+    let noise = Noise::new(settings.seed, Purpose::Grow);
+    let old = state.cloud.n();
+    for i in old..*n {
+        let parent = (noise.uniform(*k, i as u64) * old as f64) as usize;
+        state.cloud.push_copy(parent.min(old - 1));
+    }
+    stepper.settle_theta(state)
+}
+
+/// Puts a step size into a divergence that is smaller than the one tried and safe as far as the model can tell.
+fn with_suggestion<F: Real>(error: Error, model: &dyn Model<F>, settings: &Settings) -> Error {
+    match error {
+        Error::Diverged {
+            step,
+            what,
+            norm,
+            h,
+            ..
+        } => {
+            let safe = settings.auto_step_size(model).min(h / 2.0);
+            Error::Diverged {
+                step,
+                what,
+                norm,
+                h,
+                suggestion: two_digits(safe),
+            }
+        }
+        other => other,
+    }
+}
+
+/// Rounds down to two significant digits: people retype these numbers.
+pub(crate) fn two_digits(value: f64) -> f64 {
+    let unit = 10f64.powf(value.log10().floor() - 1.0);
+    let rounded = (value / unit).floor() * unit;
+    format!("{rounded:.1e}").parse().unwrap_or(rounded)
+}

@@ -1,0 +1,548 @@
+//! The settings of a run: plain data, validated once, before any computing.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::did_you_mean;
+use crate::{Error, Model, Real, model::require};
+
+/// Everything that determines a run, apart from the model and the precision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Which algorithm.
+    pub algorithm: Algorithm,
+    /// The number of particles N (of chain states, for SOUL).
+    pub particles: usize,
+    /// The number of steps K.
+    pub steps: u64,
+    /// Steps left out of the averages, k_b of eq. estimators.
+    pub burn_in: u64,
+    /// The step size h.
+    pub step_size: f64,
+    /// How the step size decays.
+    pub step_decay: Option<StepDecay>,
+    /// When the number of particles grows.
+    pub grow: Growth,
+    /// What multiplies the theta-gradient (pgd, soul, joint-mh).
+    pub preconditioner: Preconditioner,
+    /// Whether each particle's move is accepted or rejected (MALA).
+    pub adjust: bool,
+    /// Unadjusted steps before any accept-reject begins.
+    pub adjust_after: u64,
+    /// The theta-update that joint-mh proposes with.
+    pub joint_update: JointUpdate,
+    /// A single-particle run that comes first.
+    pub warm_start: Option<WarmStart>,
+    /// The initial value of every theta component.
+    pub init_theta: f64,
+    /// Where particles start.
+    pub init_particles: InitParticles,
+    /// The seed of all randomness.
+    pub seed: u64,
+    /// Clouds are kept at post-burn-in steps divisible by this times a power of two; 0 keeps none.
+    pub keep_clouds: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            algorithm: Algorithm::Pgd,
+            particles: 100,
+            steps: 1000,
+            burn_in: 500,
+            step_size: 0.01,
+            step_decay: None,
+            grow: Growth::default(),
+            preconditioner: Preconditioner::None,
+            adjust: false,
+            adjust_after: 0,
+            joint_update: JointUpdate::Pgd,
+            warm_start: None,
+            init_theta: 0.0,
+            init_particles: InitParticles::Value(0.0),
+            seed: 0,
+            keep_clouds: 1,
+        }
+    }
+}
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)?) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+
+        impl $name {
+            /// All values, as they are written.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $($name::$variant => $word),+ })
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+            fn from_str(word: &str) -> Result<Self, String> {
+                match word {
+                    $($word => Ok($name::$variant),)+
+                    _ => Err(unknown($what, word, Self::WORDS)),
+                }
+            }
+        }
+
+        string_serde!($name);
+    };
+}
+
+/// Lets a type that is a word on the command line be the same word in files.
+macro_rules! string_serde {
+    ($name:ident) => {
+        impl TryFrom<String> for $name {
+            type Error = String;
+            fn try_from(word: String) -> Result<Self, String> {
+                word.parse()
+            }
+        }
+        impl From<$name> for String {
+            fn from(value: $name) -> String {
+                value.to_string()
+            }
+        }
+    };
+}
+
+/// The sentence for a word that is not on the list.
+pub fn unknown(what: &str, word: &str, words: &[&str]) -> String {
+    let guess = did_you_mean(word, words.iter().copied())
+        .map(|w| format!("did you mean {w}? "))
+        .unwrap_or_default();
+    format!(
+        "there is no {what} '{word}'; {guess}choose one of {}",
+        words.join(", ")
+    )
+}
+
+words! {
+    /// The named algorithms.
+    Algorithm, "algorithm",
+    /// Particle gradient descent.
+    Pgd = "pgd",
+    /// Particle quasi-Newton.
+    Pqn = "pqn",
+    /// Particle marginal gradient descent.
+    Pmgd = "pmgd",
+    /// Stochastic optimisation via unadjusted Langevin: one serial chain.
+    Soul = "soul",
+    /// Exact expectation-maximisation.
+    Em = "em",
+    /// Metropolis-Hastings on the whole cloud with the PMGD proposal.
+    MarginalMh = "marginal-mh",
+    /// Metropolis-Hastings on theta and the whole cloud with the PGD or PQN proposal.
+    JointMh = "joint-mh",
+}
+
+words! {
+    /// What multiplies the theta-gradient.
+    Preconditioner, "preconditioner",
+    /// Nothing (Alg. 1).
+    None = "none",
+    /// One over the number of terms (eq. IW2gradalg2).
+    Diagonal = "diagonal",
+    /// One over the root of the sum of squared gradients.
+    Adagrad = "adagrad",
+    /// One over the root of a running mean of squared gradients.
+    Rmsprop = "rmsprop",
+    /// Running means of gradients and of their squares, bias-corrected.
+    Adam = "adam",
+}
+
+words! {
+    /// The theta-update of joint-mh.
+    JointUpdate, "joint update",
+    /// The gradient step of PGD.
+    Pgd = "pgd",
+    /// The quasi-Newton step of PQN.
+    Pqn = "pqn",
+}
+
+/// h_k = H (1 + k/k0)^-p.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct StepDecay {
+    /// The power p.
+    pub power: f64,
+    /// The scale k0 in steps.
+    pub scale: f64,
+}
+
+impl FromStr for StepDecay {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let decay = text
+            .split_once(',')
+            .and_then(|(p, k0)| Some((p.trim().parse().ok()?, k0.trim().parse().ok()?)));
+        match decay {
+            Some((power, scale))
+                if (0.0..=10.0).contains(&power) && scale > 0.0 && f64::is_finite(scale) =>
+            {
+                Ok(StepDecay { power, scale })
+            }
+            _ => Err(format!(
+                "step decay '{text}' is not p,k0 with 0 <= p <= 10 and k0 > 0; write for example 0.6,100"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for StepDecay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.power, self.scale)
+    }
+}
+
+string_serde!(StepDecay);
+
+/// From step k on there are N particles, for each pair (k, N); both rise.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Growth(pub Vec<(u64, usize)>);
+
+impl FromStr for Growth {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pair = |item: &str| {
+            let (k, n) = item.split_once(':')?;
+            Some((k.trim().parse().ok()?, n.trim().parse().ok()?))
+        };
+        let items = text.split(',').filter(|item| !item.trim().is_empty());
+        let pairs: Option<Vec<(u64, usize)>> = items.map(pair).collect();
+        match pairs {
+            Some(p) if p.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 < w[1].1) => Ok(Growth(p)),
+            _ => Err(format!(
+                "growth '{text}' is not k:N,... with rising steps and rising particle numbers; write for example 100:50,200:500"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Growth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let items: Vec<_> = self.0.iter().map(|(k, n)| format!("{k}:{n}")).collect();
+        f.write_str(&items.join(","))
+    }
+}
+
+string_serde!(Growth);
+
+/// K single-particle steps of an algorithm (the run's own if none is named) before the run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct WarmStart {
+    /// Which algorithm.
+    pub algorithm: Option<Algorithm>,
+    /// The number of steps K.
+    pub steps: u64,
+}
+
+impl FromStr for WarmStart {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (algorithm, length) = match text.split_once(':') {
+            Some((a, length)) => (Some(a.parse()?), length),
+            None => (None, text),
+        };
+        match length.strip_prefix("1x").map(str::parse) {
+            Some(Ok(steps)) if steps > 0 => Ok(WarmStart { algorithm, steps }),
+            _ => Err(format!(
+                "warm start '{text}' is not [ALGORITHM:]1xK with K > 0; write for example pmgd:1x400"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for WarmStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(a) = self.algorithm {
+            write!(f, "{a}:")?;
+        }
+        write!(f, "1x{}", self.steps)
+    }
+}
+
+string_serde!(WarmStart);
+
+/// Where particles start.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum InitParticles {
+    /// Every coordinate at this value.
+    Value(f64),
+    /// Independent draws from the prior at the initial theta.
+    Prior,
+}
+
+impl FromStr for InitParticles {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<f64>() {
+            _ if text == "prior" => Ok(InitParticles::Prior),
+            Ok(v) if v.is_finite() => Ok(InitParticles::Value(v)),
+            _ => Err(format!(
+                "'{text}' is neither a finite number nor prior; write for example --init-particles 0"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for InitParticles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InitParticles::Value(v) => write!(f, "{v}"),
+            InitParticles::Prior => f.write_str("prior"),
+        }
+    }
+}
+
+string_serde!(InitParticles);
+
+impl Settings {
+    /// h_k, the step size of the step from k to k + 1.
+    pub fn step_size_at(&self, k: u64) -> f64 {
+        match self.step_decay {
+            None => self.step_size,
+            Some(d) => self.step_size * (1.0 + k as f64 / d.scale).powf(-d.power),
+        }
+    }
+
+    /// The largest number of particles the run will have.
+    pub fn max_particles(&self) -> usize {
+        self.grow.0.last().map_or(self.particles, |(_, n)| *n)
+    }
+
+    /// Whether there are particles: only EM has none.
+    pub fn has_cloud(&self) -> bool {
+        self.algorithm != Algorithm::Em
+    }
+
+    /// Whether there is any accept-reject step.
+    pub fn accepts(&self) -> bool {
+        self.adjust || matches!(self.algorithm, Algorithm::MarginalMh | Algorithm::JointMh)
+    }
+
+    /// Whether theta follows from the particles, so that no initial value can be chosen.
+    pub fn theta_is_computed(&self) -> bool {
+        matches!(self.algorithm, Algorithm::Pmgd | Algorithm::MarginalMh)
+    }
+
+    /// Whether theta moves by the plain gradient, so that the curvature in theta limits the step size.
+    pub(crate) fn plain_gradient(&self) -> bool {
+        self.preconditioner == Preconditioner::None
+            && match self.algorithm {
+                Algorithm::Pgd | Algorithm::Soul => true,
+                Algorithm::JointMh => self.joint_update == JointUpdate::Pgd,
+                _ => false,
+            }
+    }
+
+    /// Refuses, with a remedy, what cannot be run with this model.
+    pub fn validate<F: Real>(&self, model: &dyn Model<F>) -> Result<(), Error> {
+        self.validate_numbers().map_err(Error::Settings)?;
+        self.validate_needs(model)
+    }
+
+    fn validate_numbers(&self) -> Result<(), String> {
+        use Algorithm as A;
+        let algorithm = self.algorithm;
+        if self.particles == 0 {
+            return Err("--particles 0 leaves no cloud; ask for at least 1".into());
+        }
+        if self.steps == 0 {
+            return Err("--steps 0 would do nothing; ask for at least 1".into());
+        }
+        if self.burn_in >= self.steps {
+            return Err(format!(
+                "--burn-in {} leaves nothing of {} steps to average; choose a smaller burn-in or more steps",
+                self.burn_in, self.steps
+            ));
+        }
+        if !(self.step_size > 0.0 && self.step_size.is_finite()) {
+            return Err(format!(
+                "--step-size {} is not a positive number; leave it out or write auto to have one chosen",
+                self.step_size
+            ));
+        }
+        if !self.init_theta.is_finite() {
+            return Err(format!(
+                "--init-theta {} is not finite; choose a number",
+                self.init_theta
+            ));
+        }
+        if let Some((k, n)) = self.grow.0.first() {
+            if *n < self.particles {
+                return Err(format!(
+                    "--grow {} starts below --particles {}; let the numbers rise from there",
+                    self.grow, self.particles
+                ));
+            }
+            if *k == 0 {
+                return Err(format!(
+                    "--grow {} changes the number at step 0; set that number with --particles",
+                    self.grow
+                ));
+            }
+        }
+        if algorithm == A::Em {
+            if self.adjust {
+                return Err("em has no particles to accept or reject; leave --adjust out".into());
+            }
+            if self.preconditioner != Preconditioner::None {
+                return Err("em takes no gradient steps; leave --preconditioner out".into());
+            }
+            if !self.grow.0.is_empty() || self.warm_start.is_some() {
+                return Err("em has no particles; leave --grow and --warm-start out".into());
+            }
+        }
+        if self.adjust && !matches!(algorithm, A::Pgd | A::Pqn | A::Pmgd) {
+            return Err(format!(
+                "--adjust works with pgd, pqn and pmgd, not with {algorithm}; leave it out or change the algorithm"
+            ));
+        }
+        let gradient_rule = match algorithm {
+            A::Pgd | A::Soul => true,
+            A::JointMh => self.joint_update == JointUpdate::Pgd,
+            _ => false,
+        };
+        if self.preconditioner != Preconditioner::None && !gradient_rule {
+            return Err(format!(
+                "--preconditioner {} needs a gradient step in theta, which {algorithm} does not take; leave it out or use pgd or soul",
+                self.preconditioner
+            ));
+        }
+        if algorithm == A::JointMh
+            && !matches!(
+                self.preconditioner,
+                Preconditioner::None | Preconditioner::Diagonal
+            )
+        {
+            return Err(format!(
+                "joint-mh's proposal must not depend on the past, so --preconditioner {} is refused; use none or diagonal",
+                self.preconditioner
+            ));
+        }
+        if self.theta_is_computed() && self.init_theta != 0.0 {
+            return Err(format!(
+                "{algorithm} computes theta from the particles; leave --init-theta out and use --init-particles"
+            ));
+        }
+        if let Some(warm) = self.warm_start
+            && let Some(a @ (A::Em | A::MarginalMh | A::JointMh)) = warm.algorithm
+        {
+            return Err(format!(
+                "a warm start cannot run {a}; choose pgd, pqn, pmgd or soul"
+            ));
+        }
+        Ok(())
+    }
+
+    fn validate_needs<F: Real>(&self, model: &dyn Model<F>) -> Result<(), Error> {
+        use Algorithm as A;
+        let name = model.name();
+        let newton = |algorithm: Algorithm| {
+            require(
+                model.theta_hessian(),
+                name,
+                algorithm,
+                "the theta-Hessian",
+                "use --algorithm pgd, or pmgd, which can maximise numerically",
+            )
+            .map(drop)
+        };
+        let warm = self.warm_start.and_then(|w| w.algorithm);
+        if self.algorithm == A::Pqn || warm == Some(A::Pqn) {
+            newton(A::Pqn)?;
+        }
+        if self.algorithm == A::JointMh && self.joint_update == JointUpdate::Pqn {
+            newton(A::JointMh)?;
+        }
+        if self.algorithm == A::Em {
+            let remedy = "use --algorithm pgd, pqn, pmgd or soul";
+            require(
+                model.exact_em(),
+                name,
+                A::Em,
+                "exact E- and M-steps",
+                remedy,
+            )?;
+        }
+        if self.accepts() {
+            let remedy =
+                "leave the accept-reject step out: pgd, pqn, pmgd and soul run without --adjust";
+            let piece = "the log density";
+            require(
+                model.log_density(),
+                name,
+                "an accept-reject step",
+                piece,
+                remedy,
+            )?;
+        }
+        if self.preconditioner == Preconditioner::Diagonal {
+            let remedy = "use --preconditioner rmsprop or adam";
+            let piece = "the numbers of terms of its theta-gradient";
+            require(
+                model.theta_terms(),
+                name,
+                "--preconditioner diagonal",
+                piece,
+                remedy,
+            )?;
+        }
+        if self.init_particles == InitParticles::Prior {
+            let remedy = "give a number to --init-particles";
+            require(
+                model.prior(),
+                name,
+                "--init-particles prior",
+                "a prior sampler",
+                remedy,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The step size that `auto` stands for: at most the model's default, half of 1 over the largest curvature in x,
+    /// and, where theta takes plain gradient steps, 1 over the largest curvature in theta.
+    pub fn auto_step_size<F: Real>(&self, model: &dyn Model<F>) -> f64 {
+        let mut h = model.default_step_size();
+        if let Some(c) = model.curvature().filter(|c| *c > 0.0) {
+            h = h.min(0.5 / c);
+        }
+        if self.plain_gradient()
+            && let Some(hessian) = model.theta_hessian()
+        {
+            let x = vec![F::of(0.0); model.d_x()];
+            let theta = vec![self.init_theta; model.d_theta()];
+            let mut matrix = vec![0.0; theta.len() * theta.len()];
+            let mut scratch = vec![F::of(0.0); model.scratch_len(1)];
+            let at = crate::At {
+                theta: &theta,
+                x: &x,
+                batch: None,
+                parallel: true,
+            };
+            if hessian.theta_hessian(at, &mut matrix, &mut scratch).is_ok() {
+                let largest = crate::rules::row_sum_norm(&matrix, theta.len());
+                if largest > 0.0 && largest.is_finite() {
+                    h = h.min(1.0 / largest);
+                }
+            }
+        }
+        h
+    }
+}

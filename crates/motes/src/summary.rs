@@ -1,0 +1,122 @@
+//! What `summary.json` says.
+
+use serde::Serialize;
+
+use crate::settings::Settings;
+use crate::{Diagnostics, Model, Real, State};
+
+/// Posterior moments are listed up to this many coordinates; beyond, they are in posterior.npz alone.
+const LISTED: usize = 1000;
+
+/// The outcome of a run in numbers. What does not apply is null.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// The model.
+    pub model: String,
+    /// The algorithm.
+    pub algorithm: String,
+    /// Everything that determined the run.
+    pub settings: serde_json::Value,
+    /// The seed.
+    pub seed: u64,
+    /// Steps made.
+    pub steps: u64,
+    /// Parameter estimates.
+    pub theta: ThetaSummary,
+    /// Posterior moments of each latent coordinate.
+    pub posterior: Option<PosteriorSummary>,
+    /// Predictive performance on the test set.
+    pub metrics: Option<Metrics>,
+    /// What is known about the quality of the run.
+    pub diagnostics: Diagnostics,
+    /// The time that the loop took.
+    pub time: TimeSummary,
+    /// The version of Motes.
+    pub version: &'static str,
+}
+
+/// Parameter estimates.
+#[derive(Clone, Debug, Serialize)]
+pub struct ThetaSummary {
+    /// A name per component.
+    pub names: Vec<String>,
+    /// theta_K.
+    pub last: Vec<f64>,
+    /// theta-bar of eq. estimators.
+    pub mean: Option<Vec<f64>>,
+}
+
+/// Posterior moments.
+#[derive(Clone, Debug, Serialize)]
+pub struct PosteriorSummary {
+    /// Mean of each coordinate.
+    pub mean: Vec<f64>,
+    /// Variance of each coordinate, pooled over steps and particles.
+    pub var: Vec<f64>,
+}
+
+/// Predictive performance.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Metrics {
+    /// The fraction of test points that are misclassified.
+    pub test_error: f64,
+    /// The mean log pointwise predictive density.
+    pub lppd: f64,
+}
+
+/// The time that the loop took.
+#[derive(Clone, Debug, Serialize)]
+pub struct TimeSummary {
+    /// Seconds, over all parts of a resumed run, without test metrics.
+    pub seconds: f64,
+    /// Steps per second.
+    pub steps_per_second: f64,
+}
+
+impl Summary {
+    /// Summarises a state.
+    pub fn of<F: Real>(
+        model: &dyn Model<F>,
+        settings: &Settings,
+        config: serde_json::Value,
+        state: &State<F>,
+        seconds: f64,
+    ) -> Self {
+        let moments = posterior_moments(model, state).filter(|(mean, _)| mean.len() <= LISTED);
+        Summary {
+            model: model.name().into(),
+            algorithm: settings.algorithm.to_string(),
+            settings: config,
+            seed: settings.seed,
+            steps: state.k,
+            theta: ThetaSummary {
+                names: model.theta_names(),
+                last: state.theta.clone(),
+                mean: state.averages.theta_mean(),
+            },
+            posterior: moments.map(|(mean, var)| PosteriorSummary { mean, var }),
+            metrics: None,
+            diagnostics: Diagnostics::of(model, settings, state),
+            time: TimeSummary {
+                seconds,
+                steps_per_second: state.k as f64 / seconds,
+            },
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
+
+/// Mean and variance of each latent coordinate: of the averaged clouds, or exact where there is no cloud.
+pub fn posterior_moments<F: Real>(
+    model: &dyn Model<F>,
+    state: &State<F>,
+) -> Option<(Vec<f64>, Vec<f64>)> {
+    if state.cloud.n() > 0 {
+        return state.averages.posterior();
+    }
+    model.exact_em().map(|em| {
+        let (mut mean, mut variance) = (vec![0.0; model.d_x()], vec![0.0; model.d_x()]);
+        em.posterior(&state.theta, &mut mean, &mut variance);
+        (mean, variance)
+    })
+}
