@@ -22,17 +22,11 @@ pub struct Hierarchical<F> {
 impl<F: Real> Hierarchical<F> {
     /// The model for observations y, of which there must be at least one.
     pub fn new(y: &[f64]) -> Self {
-        assert!(
-            !y.is_empty(),
-            "the hierarchical model needs at least one observation"
-        );
+        assert!(!y.is_empty(), "the hierarchical model needs at least one observation");
         let copies = WIDE.div_ceil(y.len());
         Hierarchical {
             d: y.len(),
-            y: std::iter::repeat_n(y, copies)
-                .flatten()
-                .map(|v| F::of(*v))
-                .collect(),
+            y: std::iter::repeat_n(y, copies).flatten().map(|v| F::of(*v)).collect(),
             y_mean: y.iter().sum::<f64>() / y.len() as f64,
             terms: [y.len() as f64],
         }
@@ -124,12 +118,7 @@ impl<F: Real> Model<F> for Hierarchical<F> {
 }
 
 impl<F: Real> LogDensity<F> for Hierarchical<F> {
-    fn log_density(
-        &self,
-        at: At<'_, F>,
-        out: &mut [f64],
-        _scratch: &mut [F],
-    ) -> Result<(), ModelError> {
+    fn log_density(&self, at: At<'_, F>, out: &mut [f64], _scratch: &mut [F]) -> Result<(), ModelError> {
         let theta = at.theta[0];
         for (x, out) in at.x.chunks_exact(self.d).zip(out) {
             let terms = x.iter().zip(self.y()).map(|(x, y)| {
@@ -143,12 +132,7 @@ impl<F: Real> LogDensity<F> for Hierarchical<F> {
 }
 
 impl<F: Real> ThetaHessian<F> for Hierarchical<F> {
-    fn theta_hessian(
-        &self,
-        at: At<'_, F>,
-        out: &mut [f64],
-        _scratch: &mut [F],
-    ) -> Result<(), ModelError> {
+    fn theta_hessian(&self, at: At<'_, F>, out: &mut [f64], _scratch: &mut [F]) -> Result<(), ModelError> {
         out[0] = -(at.x.len() as f64); // -D_x for each particle
         Ok(())
     }

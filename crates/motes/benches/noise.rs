@@ -110,9 +110,7 @@ elementwise! {
 
 #[divan::bench]
 fn scalar_tanh_f32(bencher: Bencher) {
-    let input: Vec<f32> = (0..LEN)
-        .map(|i| i as f32 * 8.0 / LEN as f32 - 4.0)
-        .collect();
+    let input: Vec<f32> = (0..LEN).map(|i| i as f32 * 8.0 / LEN as f32 - 4.0).collect();
     let mut x = input.clone();
     bencher.counter(ItemsCount::new(LEN)).bench_local(|| {
         x.copy_from_slice(&input);

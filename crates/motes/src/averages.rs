@@ -27,13 +27,7 @@ pub struct Averages {
 impl Averages {
     /// Empty sums.
     pub fn new(d_theta: usize, d_x: usize) -> Self {
-        Averages {
-            steps: 0,
-            particles: 0,
-            theta: vec![0.0; d_theta],
-            x: vec![0.0; d_x],
-            x2: vec![0.0; d_x],
-        }
+        Averages { steps: 0, particles: 0, theta: vec![0.0; d_theta], x: vec![0.0; d_x], x2: vec![0.0; d_x] }
     }
 
     /// Adds one step.
@@ -111,12 +105,7 @@ dispatch! {
 }
 
 #[inline(always)]
-fn narrow_kernel<F: Real, const FMA: bool>(
-    x: &[F],
-    d: usize,
-    sums: &mut [f64],
-    squares: &mut [f64],
-) {
+fn narrow_kernel<F: Real, const FMA: bool>(x: &[F], d: usize, sums: &mut [f64], squares: &mut [f64]) {
     let lanes = WIDE / d * d;
     let (mut s1, mut s2) = ([0.0f64; WIDE], [0.0f64; WIDE]);
     let (a1, a2) = (&mut s1[..lanes], &mut s2[..lanes]);
@@ -144,16 +133,7 @@ mod tests {
 
     #[test]
     fn moments_equal_the_plain_sums() {
-        for (n, d) in [
-            (1, 1),
-            (7, 1),
-            (100, 1),
-            (13, 3),
-            (5, 63),
-            (4, 64),
-            (3, 700),
-            (40, 9),
-        ] {
+        for (n, d) in [(1, 1), (7, 1), (100, 1), (13, 3), (5, 63), (4, 64), (3, 700), (40, 9)] {
             let value = |i: usize| (i as f64 * 0.37).sin() + 2.0;
             let rows: Vec<f64> = (0..n * d).map(value).collect();
             let mut averages = Averages::new(1, d);
@@ -165,10 +145,7 @@ mod tests {
                 let column: Vec<f64> = (0..n).map(|i| rows[i * d + j]).collect();
                 let m = column.iter().sum::<f64>() / n as f64;
                 let v = column.iter().map(|x| (x - m) * (x - m)).sum::<f64>() / n as f64;
-                assert!(
-                    (mean[j] - m).abs() < 1e-13 && (variance[j] - v).abs() < 1e-13,
-                    "{n} {d} {j}"
-                );
+                assert!((mean[j] - m).abs() < 1e-13 && (variance[j] - v).abs() < 1e-13, "{n} {d} {j}");
             }
         }
     }

@@ -24,9 +24,7 @@ impl Pool {
             .build()
             .map(Pool)
             .map_err(|e| {
-                Error::Settings(format!(
-                    "cannot start the threads: {e}; ask for fewer with --threads"
-                ))
+                Error::Settings(format!("cannot start the threads: {e}; ask for fewer with --threads"))
             })
     }
 
@@ -66,25 +64,14 @@ pub fn for_each<A: Send, E: Send>(
     f: impl Fn(usize, &mut [A]) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     if !parallel {
-        return a
-            .chunks_mut(a_chunk)
-            .enumerate()
-            .try_for_each(|(i, a)| f(i, a));
+        return a.chunks_mut(a_chunk).enumerate().try_for_each(|(i, a)| f(i, a));
     }
-    lowest_error(
-        a.par_chunks_mut(a_chunk)
-            .enumerate()
-            .map(|(i, a)| (i, f(i, a))),
-    )
+    lowest_error(a.par_chunks_mut(a_chunk).enumerate().map(|(i, a)| (i, f(i, a))))
 }
 
-fn lowest_error<E: Send>(
-    results: impl ParallelIterator<Item = (usize, Result<(), E>)>,
-) -> Result<(), E> {
+fn lowest_error<E: Send>(results: impl ParallelIterator<Item = (usize, Result<(), E>)>) -> Result<(), E> {
     let errors = results.filter_map(|(i, r)| r.err().map(|e| (i, e)));
-    errors
-        .min_by_key(|(i, _)| *i)
-        .map_or(Ok(()), |(_, e)| Err(e))
+    errors.min_by_key(|(i, _)| *i).map_or(Ok(()), |(_, e)| Err(e))
 }
 
 /// One workspace per worker, lent for the length of a block. Its contents never carry over between blocks.
@@ -93,19 +80,13 @@ pub struct PerWorker<W>(Vec<Mutex<W>>);
 impl<W> PerWorker<W> {
     /// A workspace for each worker of the current pool.
     pub fn new(make: impl Fn() -> W) -> Self {
-        PerWorker(
-            (0..rayon::current_num_threads().max(1))
-                .map(|_| Mutex::new(make()))
-                .collect(),
-        )
+        PerWorker((0..rayon::current_num_threads().max(1)).map(|_| Mutex::new(make())).collect())
     }
 
     /// The calling worker's own workspace.
     pub fn get(&self) -> MutexGuard<'_, W> {
         let worker = rayon::current_thread_index().unwrap_or(0) % self.0.len();
-        self.0[worker]
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0[worker].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

@@ -69,28 +69,20 @@ impl Header {
     /// Whether the arrays that follow have the state's shape. The cloud may have grown, batch means and kept clouds
     /// fill up: these lengths vary, within what was planned.
     fn fits<F: Real>(&self, state: &State<F>) -> bool {
-        let kept = self
-            .kept_sizes
-            .iter()
-            .try_fold(0usize, |sum, (_, n)| sum.checked_add(*n));
+        let kept = self.kept_sizes.iter().try_fold(0usize, |sum, (_, n)| sum.checked_add(*n));
         let expected = arrays(state).map(|a| a.len());
         self.precision == F::NAME
             && self.d == state.cloud.d()
             && self.d > 0
-            && self
-                .lengths
-                .iter()
-                .zip(expected)
-                .enumerate()
-                .all(|(i, (&have, want))| match i {
-                    1 => have.is_multiple_of(self.d) && have <= state.cloud.capacity(),
-                    7 => have <= state.batches.means.capacity(),
-                    9 => {
-                        kept.and_then(|n| n.checked_mul(self.d)) == Some(have)
-                            && have <= state.kept.data.capacity()
-                    }
-                    _ => have == want,
-                })
+            && self.lengths.iter().zip(expected).enumerate().all(|(i, (&have, want))| match i {
+                1 => have.is_multiple_of(self.d) && have <= state.cloud.capacity(),
+                7 => have <= state.batches.means.capacity(),
+                9 => {
+                    kept.and_then(|n| n.checked_mul(self.d)) == Some(have)
+                        && have <= state.kept.data.capacity()
+                }
+                _ => have == want,
+            })
     }
 }
 
@@ -133,11 +125,7 @@ fn arrays<F: Real>(s: &State<F>) -> [Slice<'_, F>; 10] {
 }
 
 /// Writes a checkpoint to any writer.
-pub fn encode<F: Real>(
-    state: &State<F>,
-    header: &Header,
-    out: &mut impl Write,
-) -> std::io::Result<()> {
+pub fn encode<F: Real>(state: &State<F>, header: &Header, out: &mut impl Write) -> std::io::Result<()> {
     let mut checksum = crc32fast::Hasher::new();
     let mut put = |bytes: &[u8]| {
         checksum.update(bytes);
@@ -162,18 +150,12 @@ struct Checked<R> {
 
 impl<R: Read> Checked<R> {
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), String> {
-        self.input
-            .read_exact(bytes)
-            .map_err(|_| "is torn or truncated")?;
+        self.input.read_exact(bytes).map_err(|_| "is torn or truncated")?;
         self.checksum.update(bytes);
         Ok(())
     }
 
-    fn array<T: bytemuck::Pod>(
-        &mut self,
-        mut values: Vec<T>,
-        len: usize,
-    ) -> Result<Vec<T>, String> {
+    fn array<T: bytemuck::Pod>(&mut self, mut values: Vec<T>, len: usize) -> Result<Vec<T>, String> {
         values.clear();
         values.resize(len, T::zeroed());
         self.fill(bytemuck::cast_slice_mut(&mut values))?;
@@ -193,10 +175,7 @@ impl<R: Read> Checked<R> {
 /// Reads a checkpoint into `state`, whose shape (made by [`State::initial`]) it must fit. On failure the state is
 /// unchanged, and the error's text completes a sentence that begins with the file's name.
 pub fn decode<F: Real>(input: impl Read, state: &mut State<F>) -> Result<Header, String> {
-    let mut input = Checked {
-        input,
-        checksum: crc32fast::Hasher::new(),
-    };
+    let mut input = Checked { input, checksum: crc32fast::Hasher::new() };
     let mut start = [0; 16];
     input.fill(&mut start)?;
     if &start[..8] != MAGIC {
@@ -216,10 +195,7 @@ pub fn decode<F: Real>(input: impl Read, state: &mut State<F>) -> Result<Header,
     let cloud = input.array(Vec::with_capacity(state.cloud.capacity()), l[1])?;
     let memory = input.array(Vec::new(), l[2])?;
     let mean_theta = input.array(Vec::new(), l[3])?;
-    let (x, x2) = (
-        input.array(Vec::new(), l[4])?,
-        input.array(Vec::new(), l[5])?,
-    );
+    let (x, x2) = (input.array(Vec::new(), l[4])?, input.array(Vec::new(), l[5])?);
     let current = input.array(Vec::new(), l[6])?;
     let means = input.array(Vec::with_capacity(state.batches.means.capacity()), l[7])?;
     let spread = input.array(Vec::new(), l[8])?;
@@ -238,11 +214,7 @@ pub fn decode<F: Real>(input: impl Read, state: &mut State<F>) -> Result<Header,
     state.batches.length = header.batch_length;
     state.batches.filled = header.batch_filled;
     state.batches.count = header.batch_count;
-    (
-        state.batches.current,
-        state.batches.means,
-        state.batches.spread,
-    ) = (current, means, spread);
+    (state.batches.current, state.batches.means, state.batches.spread) = (current, means, spread);
     state.kept.every = header.kept_every;
     state.kept.sizes.clear();
     state.kept.sizes.extend(&header.kept_sizes);
@@ -275,10 +247,7 @@ impl Generations {
 
     /// Loads the newest generation that can be trusted. Returns its header, if there is any, and what is wrong
     /// with newer ones.
-    pub fn load<F: Real>(
-        &self,
-        state: &mut State<F>,
-    ) -> Result<(Option<Header>, Vec<String>), Error> {
+    pub fn load<F: Real>(&self, state: &mut State<F>) -> Result<(Option<Header>, Vec<String>), Error> {
         let mut warnings = Vec::new();
         for path in self.list()? {
             let file = File::open(&path).map_err(Error::read(&path))?;

@@ -105,12 +105,7 @@ impl Error {
                 }
                 _ => "check that the place is there and usable",
             };
-            Error::Io {
-                action,
-                path,
-                source,
-                remedy,
-            }
+            Error::Io { action, path, source, remedy }
         }
     }
 }
@@ -128,10 +123,7 @@ impl ModelError {
 }
 
 /// The candidate closest to `word`, if it is close enough to be what was meant.
-pub fn did_you_mean<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .into_iter()
         .map(|c| (strsim::damerau_levenshtein(word, c), c))

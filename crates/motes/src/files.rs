@@ -21,8 +21,7 @@ pub fn write_atomically(
         file.get_ref().sync_all()?;
         fs::rename(&temporary, path)?;
         // The rename itself must survive a crash too.
-        path.parent()
-            .map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+        path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
     })();
     if result.is_err() {
         let _ = fs::remove_file(&temporary);

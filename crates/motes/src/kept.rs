@@ -25,16 +25,8 @@ impl<F: Real> KeptClouds<F> {
     /// Nothing kept yet. The room is reserved once, so that nothing is allocated later.
     pub fn new(settings: &Settings, d: usize) -> Self {
         let capacity = Self::capacity(settings, d);
-        let every = if capacity == 0 {
-            0
-        } else {
-            settings.keep_clouds
-        };
-        let clouds = if every == 0 {
-            0
-        } else {
-            capacity / settings.particles
-        };
+        let every = if capacity == 0 { 0 } else { settings.keep_clouds };
+        let clouds = if every == 0 { 0 } else { capacity / settings.particles };
         KeptClouds {
             every,
             sizes: Vec::with_capacity(clouds),
@@ -48,11 +40,7 @@ impl<F: Real> KeptClouds<F> {
     /// keeps what the longer run would have kept.
     pub fn capacity(settings: &Settings, d: usize) -> usize {
         let capacity = MAX_PARTICLES.min(MAX_BYTES / (d * size_of::<F>()).max(1));
-        if settings.has_cloud() && capacity >= settings.max_particles() {
-            capacity
-        } else {
-            0
-        }
+        if settings.has_cloud() && capacity >= settings.max_particles() { capacity } else { 0 }
     }
 
     /// The particles kept, as rows.

@@ -25,11 +25,7 @@ pub fn check(shape: Shape, settings: &Settings) -> Result<(), String> {
 }
 
 fn check_against(shape: Shape, settings: &Settings, available: u128) -> Result<(), String> {
-    let (n, d, real) = (
-        settings.max_particles() as u128,
-        shape.d_x as u128,
-        shape.real_bytes as u128,
-    );
+    let (n, d, real) = (settings.max_particles() as u128, shape.d_x as u128, shape.real_bytes as u128);
     let clouds: u128 = match settings.algorithm {
         Algorithm::Em => 0,
         Algorithm::MarginalMh | Algorithm::JointMh => 2,
@@ -64,33 +60,15 @@ pub fn size(bytes: u128) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    if unit == 0 {
-        format!("{bytes} bytes")
-    } else {
-        format!("{value:.1} {}", units[unit])
-    }
+    if unit == 0 { format!("{bytes} bytes") } else { format!("{value:.1} {}", units[unit]) }
 }
 
 /// Memory that can be had without swapping, where the system tells: the machine's, or the control group's if less.
 fn available() -> Option<u128> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = meminfo
-        .lines()
-        .find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    let machine = line
-        .trim()
-        .strip_suffix("kB")?
-        .trim()
-        .parse::<u128>()
-        .ok()?
-        * 1024;
-    let number = |file: &str| {
-        std::fs::read_to_string(file)
-            .ok()?
-            .trim()
-            .parse::<u128>()
-            .ok()
-    };
+    let line = meminfo.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let machine = line.trim().strip_suffix("kB")?.trim().parse::<u128>().ok()? * 1024;
+    let number = |file: &str| std::fs::read_to_string(file).ok()?.trim().parse::<u128>().ok();
     let group = number("/sys/fs/cgroup/memory.max")
         .map(|max| max.saturating_sub(number("/sys/fs/cgroup/memory.current").unwrap_or(0)));
     Some(group.map_or(machine, |g| g.min(machine)))
@@ -102,16 +80,8 @@ mod tests {
 
     #[test]
     fn the_refusal_shows_the_arithmetic() {
-        let shape = Shape {
-            d_theta: 1,
-            d_x: 1 << 20,
-            data_bytes: 8 << 20,
-            real_bytes: 8,
-        };
-        let settings = Settings {
-            particles: 1024,
-            ..Settings::default()
-        };
+        let shape = Shape { d_theta: 1, d_x: 1 << 20, data_bytes: 8 << 20, real_bytes: 8 };
+        let settings = Settings { particles: 1024, ..Settings::default() };
         assert!(check_against(shape, &settings, 9 << 30).is_ok());
         let refusal = check_against(shape, &settings, 1 << 30).unwrap_err();
         assert!(

@@ -123,23 +123,13 @@ pub trait Model<F: Real>: Send + Sync {
 /// The complete-data log density.
 pub trait LogDensity<F: Real>: Sync {
     /// Writes l(theta, x^n), up to a constant that depends on neither, for each particle of the block.
-    fn log_density(
-        &self,
-        at: At<'_, F>,
-        out: &mut [f64],
-        scratch: &mut [F],
-    ) -> Result<(), ModelError>;
+    fn log_density(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError>;
 }
 
 /// The theta-Hessian of the complete-data log density.
 pub trait ThetaHessian<F: Real>: Sync {
     /// Writes the D_theta x D_theta sum over the block's particles, row-major.
-    fn theta_hessian(
-        &self,
-        at: At<'_, F>,
-        out: &mut [f64],
-        scratch: &mut [F],
-    ) -> Result<(), ModelError>;
+    fn theta_hessian(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError>;
 }
 
 /// The closed M-step of a model whose likelihood depends on the cloud through mean statistics.

@@ -52,9 +52,7 @@ pub struct Noise {
 impl Noise {
     /// The draws that belong to a seed and a purpose.
     pub fn new(seed: u64, purpose: Purpose) -> Self {
-        Self {
-            key: [seed as u32, (seed >> 32) as u32, purpose as u32, 0],
-        }
+        Self { key: [seed as u32, (seed >> 32) as u32, purpose as u32, 0] }
     }
 
     /// Sets `out[j]` to the standard normal draw `first + j` of the step.
@@ -150,12 +148,7 @@ fn batch_f64<const FMA: bool>(key: [u32; 4], step: u64, batch: u64, out: &mut [f
 }
 
 #[inline(always)]
-fn batch_uniform<const FMA: bool>(
-    key: [u32; 4],
-    step: u64,
-    batch: u64,
-    out: &mut [f64; BATCH_F64],
-) {
+fn batch_uniform<const FMA: bool>(key: [u32; 4], step: u64, batch: u64, out: &mut [f64; BATCH_F64]) {
     let words = threefry::batch(key, step, batch);
     for lane in 0..LANES {
         out[lane] = normal::unit(join(words[lane], words[LANES + lane]));
@@ -183,13 +176,7 @@ struct Walk {
 impl Walk {
     #[inline(always)]
     fn new(first: u64, len: usize, size: usize) -> Self {
-        Self {
-            batch: first / size as u64,
-            skip: (first % size as u64) as usize,
-            size,
-            start: 0,
-            len,
-        }
+        Self { batch: first / size as u64, skip: (first % size as u64) as usize, size, start: 0, len }
     }
 }
 

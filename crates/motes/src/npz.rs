@@ -29,26 +29,15 @@ impl<W: Write + Seek> NpzWriter<W> {
         self.0.write_all(bytemuck::cast_slice(values))
     }
 
-    fn begin_type(
-        &mut self,
-        name: &str,
-        code: &str,
-        size: usize,
-        shape: &[usize],
-    ) -> std::io::Result<()> {
+    fn begin_type(&mut self, name: &str, code: &str, size: usize, shape: &[usize]) -> std::io::Result<()> {
         let count: usize = shape.iter().product();
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Stored)
             .last_modified_time(DateTime::default())
             .large_file(count * size >= u32::MAX as usize - 4096);
-        self.0
-            .start_file(format!("{name}.npy"), options)
-            .map_err(std::io::Error::other)?;
+        self.0.start_file(format!("{name}.npy"), options).map_err(std::io::Error::other)?;
         let dims: Vec<String> = shape.iter().map(|n| format!("{n},")).collect();
-        let dict = format!(
-            "{{'descr': '{code}', 'fortran_order': False, 'shape': ({}), }}",
-            dims.join(" ")
-        );
+        let dict = format!("{{'descr': '{code}', 'fortran_order': False, 'shape': ({}), }}", dims.join(" "));
         // Magic, version and length take 10 bytes; the values start at a multiple of 64.
         let length = (10 + dict.len() + 1).next_multiple_of(64) - 10;
         self.0.write_all(b"\x93NUMPY\x01\x00")?;
@@ -62,12 +51,7 @@ impl<W: Write + Seek> NpzWriter<W> {
     }
 
     /// A whole array.
-    pub fn array<T: Real>(
-        &mut self,
-        name: &str,
-        shape: &[usize],
-        values: &[T],
-    ) -> std::io::Result<()> {
+    pub fn array<T: Real>(&mut self, name: &str, shape: &[usize], values: &[T]) -> std::io::Result<()> {
         debug_assert_eq!(shape.iter().product::<usize>(), values.len());
         self.begin::<T>(name, shape)?;
         self.values(values)
@@ -90,22 +74,16 @@ pub struct Array {
 
 /// Reads one array of an archive that Motes (or NumPy, in C order) has written.
 pub fn read_npz<R: Read + Seek>(reader: R, name: &str) -> Result<Array, String> {
-    let mut archive =
-        ZipArchive::new(reader).map_err(|e| format!("is not an npz archive ({e})"))?;
-    let mut entry = archive
-        .by_name(&format!("{name}.npy"))
-        .map_err(|e| format!("has no array '{name}' ({e})"))?;
+    let mut archive = ZipArchive::new(reader).map_err(|e| format!("is not an npz archive ({e})"))?;
+    let mut entry =
+        archive.by_name(&format!("{name}.npy")).map_err(|e| format!("has no array '{name}' ({e})"))?;
     let mut bytes = Vec::new();
-    entry
-        .read_to_end(&mut bytes)
-        .map_err(|e| format!("has a damaged array '{name}' ({e})"))?;
+    entry.read_to_end(&mut bytes).map_err(|e| format!("has a damaged array '{name}' ({e})"))?;
     parse_npy(&bytes).map_err(|what| format!("has a damaged array '{name}' ({what})"))
 }
 
 fn parse_npy(bytes: &[u8]) -> Result<Array, &'static str> {
-    let rest = bytes
-        .strip_prefix(b"\x93NUMPY\x01\x00")
-        .ok_or("no header")?;
+    let rest = bytes.strip_prefix(b"\x93NUMPY\x01\x00").ok_or("no header")?;
     let (length, rest) = rest.split_at_checked(2).ok_or("short header")?;
     let length = u16::from_le_bytes([length[0], length[1]]) as usize;
     let (header, data) = rest.split_at_checked(length).ok_or("short header")?;
@@ -119,13 +97,8 @@ fn parse_npy(bytes: &[u8]) -> Result<Array, &'static str> {
     }
     let dims = between("'shape': (", ')').ok_or("no shape")?;
     let dims = dims.split(',').map(str::trim).filter(|d| !d.is_empty());
-    let shape: Vec<usize> = dims
-        .map(|d| d.parse().map_err(|_| "no shape"))
-        .collect::<Result<_, _>>()?;
-    let count = shape
-        .iter()
-        .try_fold(1usize, |p, n| p.checked_mul(*n))
-        .ok_or("too large")?;
+    let shape: Vec<usize> = dims.map(|d| d.parse().map_err(|_| "no shape")).collect::<Result<_, _>>()?;
+    let count = shape.iter().try_fold(1usize, |p, n| p.checked_mul(*n)).ok_or("too large")?;
     let wide = match between("'descr': '", '\'').ok_or("no type")? {
         "<f8" => true,
         "<f4" => false,
@@ -135,9 +108,7 @@ fn parse_npy(bytes: &[u8]) -> Result<Array, &'static str> {
         return Err("wrong length");
     }
     let values = if wide {
-        data.chunks_exact(8)
-            .map(|b| f64::from_le_bytes(b.try_into().expect("8 bytes")))
-            .collect()
+        data.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().expect("8 bytes"))).collect()
     } else {
         let single = |b: &[u8]| f32::from_le_bytes(b.try_into().expect("4 bytes"));
         data.chunks_exact(4).map(|b| f64::from(single(b))).collect()
@@ -154,12 +125,7 @@ mod tests {
     fn arrays_come_back() {
         let mut file = std::io::Cursor::new(Vec::new());
         let mut npz = NpzWriter::new(&mut file);
-        npz.array(
-            "a",
-            &[2, 3],
-            &[1.0f32, 2.0, 3.0, 4.0, 5.0, f32::MIN_POSITIVE],
-        )
-        .unwrap();
+        npz.array("a", &[2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, f32::MIN_POSITIVE]).unwrap();
         npz.array("b", &[0, 7], &[0f64; 0]).unwrap();
         npz.integers("k", &[1, 2]).unwrap();
         npz.finish().unwrap();
@@ -167,11 +133,7 @@ mod tests {
         assert_eq!(a.shape, [2, 3]);
         assert_eq!(a.values[5], f64::from(f32::MIN_POSITIVE));
         assert_eq!(read_npz(&mut file, "b").unwrap().shape, [0, 7]);
-        assert!(
-            read_npz(&mut file, "c")
-                .unwrap_err()
-                .contains("no array 'c'")
-        );
+        assert!(read_npz(&mut file, "c").unwrap_err().contains("no array 'c'"));
         assert!(read_npz(&mut file, "k").is_err());
     }
 

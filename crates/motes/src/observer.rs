@@ -21,16 +21,8 @@ pub struct StepInfo<'a, F> {
 
 impl<'a, F: Real> StepInfo<'a, F> {
     pub(crate) fn new(state: &'a State<F>, h: f64, moves: Moves, sums: &'a [f64]) -> Self {
-        let acceptance =
-            (moves.proposed > 0).then(|| moves.accepted as f64 / moves.proposed as f64);
-        StepInfo {
-            k: state.k,
-            theta: &state.theta,
-            cloud: &state.cloud,
-            h,
-            acceptance,
-            sums,
-        }
+        let acceptance = (moves.proposed > 0).then(|| moves.accepted as f64 / moves.proposed as f64);
+        StepInfo { k: state.k, theta: &state.theta, cloud: &state.cloud, h, acceptance, sums }
     }
 }
 

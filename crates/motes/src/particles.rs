@@ -19,20 +19,13 @@ impl<F: Real> Particles<F> {
 
     /// Takes over a row-major buffer; its length must be a multiple of `d`.
     pub fn from_rows(data: Vec<F>, d: usize) -> Self {
-        assert!(
-            d > 0 && data.len().is_multiple_of(d),
-            "rows of {d} expected"
-        );
+        assert!(d > 0 && data.len().is_multiple_of(d), "rows of {d} expected");
         Particles { data, d }
     }
 
     /// The number of particles N.
     pub fn n(&self) -> usize {
-        if self.d == 0 {
-            0
-        } else {
-            self.data.len() / self.d
-        }
+        if self.d == 0 { 0 } else { self.data.len() / self.d }
     }
 
     /// The number of coordinates of each particle, D_x.
@@ -69,11 +62,7 @@ impl<F: Real> Particles<F> {
     pub fn max_abs(&self) -> f64 {
         self.data.iter().fold(0.0, |m: f64, x| {
             let a = x.f64().abs();
-            if a.is_nan() || m.is_nan() {
-                f64::NAN
-            } else {
-                m.max(a)
-            }
+            if a.is_nan() || m.is_nan() { f64::NAN } else { m.max(a) }
         })
     }
 }

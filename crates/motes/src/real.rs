@@ -36,14 +36,7 @@ pub trait Real:
     /// Standard normals number `first`, `first + 1`, ... of the given step.
     fn normals(noise: &Noise, step: u64, first: u64, out: &mut [Self]);
     /// The unadjusted Langevin update `x += h grad + sqrt(2h) w`; false if any result is out of range.
-    fn langevin(
-        noise: &Noise,
-        step: u64,
-        first: u64,
-        x: &mut [Self],
-        grad: &[Self],
-        h: f64,
-    ) -> bool;
+    fn langevin(noise: &Noise, step: u64, first: u64, x: &mut [Self], grad: &[Self], h: f64) -> bool;
 }
 
 impl Real for f32 {
@@ -62,14 +55,7 @@ impl Real for f32 {
     fn normals(noise: &Noise, step: u64, first: u64, out: &mut [Self]) {
         noise.normals_f32(step, first, out);
     }
-    fn langevin(
-        noise: &Noise,
-        step: u64,
-        first: u64,
-        x: &mut [Self],
-        grad: &[Self],
-        h: f64,
-    ) -> bool {
+    fn langevin(noise: &Noise, step: u64, first: u64, x: &mut [Self], grad: &[Self], h: f64) -> bool {
         noise.langevin_f32(step, first, x, grad, h, Self::LIMIT as f32)
     }
 }
@@ -90,14 +76,7 @@ impl Real for f64 {
     fn normals(noise: &Noise, step: u64, first: u64, out: &mut [Self]) {
         noise.normals_f64(step, first, out);
     }
-    fn langevin(
-        noise: &Noise,
-        step: u64,
-        first: u64,
-        x: &mut [Self],
-        grad: &[Self],
-        h: f64,
-    ) -> bool {
+    fn langevin(noise: &Noise, step: u64, first: u64, x: &mut [Self], grad: &[Self], h: f64) -> bool {
         noise.langevin_f64(step, first, x, grad, h, Self::LIMIT)
     }
 }

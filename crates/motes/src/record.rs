@@ -77,25 +77,13 @@ impl RunDirectory {
         let file = path.join("trace.csv");
         let mut trace = File::create(&file).map_err(Error::write(&file))?;
         let header = trace_header(model, settings);
-        trace
-            .write_all(header.as_bytes())
-            .map_err(Error::write(&file))?;
-        Self::open(
-            path,
-            trace,
-            header.len() as u64,
-            0.0,
-            settings,
-            model.d_theta(),
-            recording,
-        )
+        trace.write_all(header.as_bytes()).map_err(Error::write(&file))?;
+        Self::open(path, trace, header.len() as u64, 0.0, settings, model.d_theta(), recording)
     }
 
     /// Writes (or replaces) the config of a run.
     pub fn write_config(path: &Path, config: &str) -> Result<(), Error> {
-        write_atomically(&path.join("config.toml"), |out| {
-            out.write_all(config.as_bytes())
-        })
+        write_atomically(&path.join("config.toml"), |out| out.write_all(config.as_bytes()))
     }
 
     /// Opens the directory of an interrupted or finished run and brings `state` to its last good checkpoint.
@@ -111,11 +99,8 @@ impl RunDirectory {
         let generations = Generations::new(checkpoint::directory(path));
         let (header, mut warnings) = generations.load(state)?;
         for warning in &mut warnings {
-            let older = if header.is_some() {
-                "the older generation is used"
-            } else {
-                "the run starts again"
-            };
+            let older =
+                if header.is_some() { "the older generation is used" } else { "the run starts again" };
             warning.push_str(&format!(": {older}"));
         }
         let digest = settings_digest(settings);
@@ -138,20 +123,10 @@ impl RunDirectory {
             ));
         }
         let file = path.join("trace.csv");
-        let open = || {
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(&file)
-        };
+        let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&file);
         let mut trace = open().map_err(Error::write(&file))?;
         if state.k == 0 {
-            trace
-                .set_len(0)
-                .and_then(|()| trace.write_all(text.as_bytes()))
-                .map_err(Error::write(&file))?;
+            trace.set_len(0).and_then(|()| trace.write_all(text.as_bytes())).map_err(Error::write(&file))?;
         }
         let length = trace.metadata().map_err(Error::read(&file))?.len();
         if length < trace_bytes {
@@ -165,15 +140,7 @@ impl RunDirectory {
         trace.set_len(trace_bytes).map_err(Error::write(&file))?;
         trace.seek(SeekFrom::End(0)).map_err(Error::write(&file))?;
         generations.forget_after(state.k)?;
-        let directory = Self::open(
-            path,
-            trace,
-            trace_bytes,
-            seconds,
-            settings,
-            model.d_theta(),
-            recording,
-        )?;
+        let directory = Self::open(path, trace, trace_bytes, seconds, settings, model.d_theta(), recording)?;
         Ok((directory, warnings))
     }
 
@@ -230,9 +197,7 @@ impl RunDirectory {
             line.push(b',');
             line.extend_from_slice(numbers.format(v).as_bytes());
         };
-        info.theta[..self.columns.theta]
-            .iter()
-            .for_each(|t| float(line, *t));
+        info.theta[..self.columns.theta].iter().for_each(|t| float(line, *t));
         if self.columns.h {
             float(line, info.h);
         }
@@ -247,9 +212,7 @@ impl RunDirectory {
         }
         line.push(b'\n');
         self.trace_bytes += line.len() as u64;
-        self.trace
-            .write_all(line)
-            .map_err(Error::write(&self.path.join("trace.csv")))
+        self.trace.write_all(line).map_err(Error::write(&self.path.join("trace.csv")))
     }
 
     /// Whether a checkpoint should be written after step k. Writing takes at most a tenth of the time.
@@ -269,10 +232,7 @@ impl RunDirectory {
     /// Writes a checkpoint: the trace up to here first, then the state.
     pub fn checkpoint<F: Real>(&mut self, state: &State<F>, spent: Duration) -> Result<(), Error> {
         let began = Instant::now();
-        let synced = self
-            .trace
-            .flush()
-            .and_then(|()| self.trace.get_ref().sync_data());
+        let synced = self.trace.flush().and_then(|()| self.trace.get_ref().sync_data());
         synced.map_err(Error::write(&self.path.join("trace.csv")))?;
         let seconds = self.seconds_before + spent.as_secs_f64();
         let header = Header::of(state, self.settings_digest, self.trace_bytes, seconds);
@@ -319,40 +279,18 @@ fn trace_header<F: Real>(model: &dyn Model<F>, settings: &Settings) -> String {
     let columns = Columns::of(settings, model.d_theta());
     let quoted = |name: String| {
         let plain = !name.contains([',', '"', '\n', '\r']);
-        if plain {
-            name
-        } else {
-            format!("\"{}\"", name.replace('"', "\"\""))
-        }
+        if plain { name } else { format!("\"{}\"", name.replace('"', "\"\"")) }
     };
     let mut names = vec!["k".to_string()];
-    names.extend(
-        model
-            .theta_names()
-            .into_iter()
-            .take(columns.theta)
-            .map(quoted),
-    );
-    let scalars = [
-        ("h", columns.h),
-        ("particles", columns.particles),
-        ("acceptance", columns.acceptance),
-    ];
-    names.extend(
-        scalars
-            .iter()
-            .filter(|(_, on)| *on)
-            .map(|(name, _)| name.to_string()),
-    );
+    names.extend(model.theta_names().into_iter().take(columns.theta).map(quoted));
+    let scalars = [("h", columns.h), ("particles", columns.particles), ("acceptance", columns.acceptance)];
+    names.extend(scalars.iter().filter(|(_, on)| *on).map(|(name, _)| name.to_string()));
     names.join(",") + "\n"
 }
 
 /// The digest of all settings but the number of steps, which resuming may raise.
 fn settings_digest(settings: &Settings) -> u32 {
-    let fixed = Settings {
-        steps: 0,
-        ..settings.clone()
-    };
+    let fixed = Settings { steps: 0, ..settings.clone() };
     checkpoint::digest(&serde_json::to_string(&fixed).expect("settings are plain data"))
 }
 
@@ -371,28 +309,15 @@ fn write_posterior<F: Real>(
         npz.array("var", &[d], &var)?;
     }
     npz.array("clouds", &[kept.rows(), d], &kept.data)?;
-    let steps: Vec<u64> = kept
-        .sizes
-        .iter()
-        .flat_map(|(k, n)| std::iter::repeat_n(*k, *n))
-        .collect();
+    let steps: Vec<u64> = kept.sizes.iter().flat_map(|(k, n)| std::iter::repeat_n(*k, *n)).collect();
     npz.integers("clouds_k", &steps)?;
     // The trace is read back row by row: it may be far larger than memory should hold.
-    let rows = BufReader::new(File::open(trace)?)
-        .lines()
-        .count()
-        .saturating_sub(1);
+    let rows = BufReader::new(File::open(trace)?).lines().count().saturating_sub(1);
     npz.begin::<f64>("theta", &[rows, traced])?;
     let mut row = Vec::with_capacity(traced);
     for line in BufReader::new(File::open(trace)?).lines().skip(1) {
         row.clear();
-        row.extend(
-            line?
-                .split(',')
-                .skip(1)
-                .take(traced)
-                .map(|v| v.parse::<f64>().unwrap_or(f64::NAN)),
-        );
+        row.extend(line?.split(',').skip(1).take(traced).map(|v| v.parse::<f64>().unwrap_or(f64::NAN)));
         row.resize(traced, f64::NAN);
         npz.values(&row)?;
     }

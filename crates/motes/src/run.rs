@@ -25,41 +25,21 @@ pub fn start<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Result<State
     settings.validate(model)?;
     let mut state = State::initial(model, settings);
     if let Some(warm) = settings.warm_start {
-        let single = Settings {
-            particles: 1,
-            grow: Default::default(),
-            ..settings.clone()
-        };
+        let single = Settings { particles: 1, grow: Default::default(), ..settings.clone() };
         let composition = Composition::of_warm_start(settings);
-        let mut stepper = Stepper::new(
-            model,
-            composition,
-            settings.seed,
-            Streams::WarmStart,
-            u64::MAX,
-            &[1],
-        );
+        let mut stepper = Stepper::new(model, composition, settings.seed, Streams::WarmStart, u64::MAX, &[1]);
         let mut first = State::initial(model, &single);
         stepper.settle_theta(&mut first)?;
         for _ in 0..warm.steps {
-            stepper
-                .step(&mut first, settings.step_size)
-                .map_err(|e| with_suggestion(e, model, settings))?;
+            stepper.step(&mut first, settings.step_size).map_err(|e| with_suggestion(e, model, settings))?;
         }
         state.theta.copy_from_slice(&first.theta);
         for row in state.cloud.as_mut_slice().chunks_exact_mut(model.d_x()) {
             row.copy_from_slice(first.cloud.row(0));
         }
     }
-    Stepper::new(
-        model,
-        Composition::of(settings),
-        settings.seed,
-        Streams::Run,
-        0,
-        &sizes(settings),
-    )
-    .settle_theta(&mut state)?;
+    Stepper::new(model, Composition::of(settings), settings.seed, Streams::Run, 0, &sizes(settings))
+        .settle_theta(&mut state)?;
     Ok(state)
 }
 
@@ -77,14 +57,7 @@ pub fn run<F: Real>(
     settings.validate(model)?;
     let composition = Composition::of(settings);
     let (seed, after) = (settings.seed, settings.adjust_after);
-    let mut stepper = Stepper::new(
-        model,
-        composition,
-        seed,
-        Streams::Run,
-        after,
-        &sizes(settings),
-    );
+    let mut stepper = Stepper::new(model, composition, seed, Streams::Run, after, &sizes(settings));
     let began = Instant::now();
     if state.k == 0 {
         let info = StepInfo::new(state, settings.step_size_at(0), Moves::default(), &[]);
@@ -97,9 +70,7 @@ pub fn run<F: Real>(
     }
     while state.k < settings.steps {
         let h = settings.step_size_at(state.k);
-        let moves = stepper
-            .step(state, h)
-            .map_err(|e| with_suggestion(e, model, settings))?;
+        let moves = stepper.step(state, h).map_err(|e| with_suggestion(e, model, settings))?;
         grow(state, settings, &mut stepper)?;
         if state.k > settings.burn_in {
             state.averages.add(&state.theta, &state.cloud);
@@ -113,9 +84,7 @@ pub fn run<F: Real>(
         if let Some(directory) = directory.as_deref_mut() {
             directory.record(&info)?;
         }
-        let stop = observers
-            .iter_mut()
-            .fold(false, |stop, o| o.observe(&info) == Flow::Stop || stop);
+        let stop = observers.iter_mut().fold(false, |stop, o| o.observe(&info) == Flow::Stop || stop);
         if stop && state.k < settings.steps {
             if let Some(directory) = directory.as_deref_mut() {
                 directory.checkpoint(state, began.elapsed())?;
@@ -161,21 +130,9 @@ fn grow<F: Real>(
 /// Puts a step size into a divergence that is smaller than the one tried and safe as far as the model can tell.
 fn with_suggestion<F: Real>(error: Error, model: &dyn Model<F>, settings: &Settings) -> Error {
     match error {
-        Error::Diverged {
-            step,
-            what,
-            norm,
-            h,
-            ..
-        } => {
+        Error::Diverged { step, what, norm, h, .. } => {
             let safe = settings.auto_step_size(model).min(h / 2.0);
-            Error::Diverged {
-                step,
-                what,
-                norm,
-                h,
-                suggestion: two_digits(safe),
-            }
+            Error::Diverged { step, what, norm, h, suggestion: two_digits(safe) }
         }
         other => other,
     }

@@ -119,13 +119,9 @@ macro_rules! string_serde {
 
 /// The sentence for a word that is not on the list.
 pub fn unknown(what: &str, word: &str, words: &[&str]) -> String {
-    let guess = did_you_mean(word, words.iter().copied())
-        .map(|w| format!("did you mean {w}? "))
-        .unwrap_or_default();
-    format!(
-        "there is no {what} '{word}'; {guess}choose one of {}",
-        words.join(", ")
-    )
+    let guess =
+        did_you_mean(word, words.iter().copied()).map(|w| format!("did you mean {w}? ")).unwrap_or_default();
+    format!("there is no {what} '{word}'; {guess}choose one of {}", words.join(", "))
 }
 
 words! {
@@ -184,13 +180,10 @@ pub struct StepDecay {
 impl FromStr for StepDecay {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let decay = text
-            .split_once(',')
-            .and_then(|(p, k0)| Some((p.trim().parse().ok()?, k0.trim().parse().ok()?)));
+        let decay =
+            text.split_once(',').and_then(|(p, k0)| Some((p.trim().parse().ok()?, k0.trim().parse().ok()?)));
         match decay {
-            Some((power, scale))
-                if (0.0..=10.0).contains(&power) && scale > 0.0 && f64::is_finite(scale) =>
-            {
+            Some((power, scale)) if (0.0..=10.0).contains(&power) && scale > 0.0 && f64::is_finite(scale) => {
                 Ok(StepDecay { power, scale })
             }
             _ => Err(format!(
@@ -378,10 +371,7 @@ impl Settings {
             ));
         }
         if !self.init_theta.is_finite() {
-            return Err(format!(
-                "--init-theta {} is not finite; choose a number",
-                self.init_theta
-            ));
+            return Err(format!("--init-theta {} is not finite; choose a number", self.init_theta));
         }
         if let Some((k, n)) = self.grow.0.first() {
             if *n < self.particles {
@@ -425,10 +415,7 @@ impl Settings {
             ));
         }
         if algorithm == A::JointMh
-            && !matches!(
-                self.preconditioner,
-                Preconditioner::None | Preconditioner::Diagonal
-            )
+            && !matches!(self.preconditioner, Preconditioner::None | Preconditioner::Diagonal)
         {
             return Err(format!(
                 "joint-mh's proposal must not depend on the past, so --preconditioner {} is refused; use none or diagonal",
@@ -443,9 +430,7 @@ impl Settings {
         if let Some(warm) = self.warm_start
             && let Some(a @ (A::Em | A::MarginalMh | A::JointMh)) = warm.algorithm
         {
-            return Err(format!(
-                "a warm start cannot run {a}; choose pgd, pqn, pmgd or soul"
-            ));
+            return Err(format!("a warm start cannot run {a}; choose pgd, pqn, pmgd or soul"));
         }
         Ok(())
     }
@@ -472,46 +457,21 @@ impl Settings {
         }
         if self.algorithm == A::Em {
             let remedy = "use --algorithm pgd, pqn, pmgd or soul";
-            require(
-                model.exact_em(),
-                name,
-                A::Em,
-                "exact E- and M-steps",
-                remedy,
-            )?;
+            require(model.exact_em(), name, A::Em, "exact E- and M-steps", remedy)?;
         }
         if self.accepts() {
-            let remedy =
-                "leave the accept-reject step out: pgd, pqn, pmgd and soul run without --adjust";
+            let remedy = "leave the accept-reject step out: pgd, pqn, pmgd and soul run without --adjust";
             let piece = "the log density";
-            require(
-                model.log_density(),
-                name,
-                "an accept-reject step",
-                piece,
-                remedy,
-            )?;
+            require(model.log_density(), name, "an accept-reject step", piece, remedy)?;
         }
         if self.preconditioner == Preconditioner::Diagonal {
             let remedy = "use --preconditioner rmsprop or adam";
             let piece = "the numbers of terms of its theta-gradient";
-            require(
-                model.theta_terms(),
-                name,
-                "--preconditioner diagonal",
-                piece,
-                remedy,
-            )?;
+            require(model.theta_terms(), name, "--preconditioner diagonal", piece, remedy)?;
         }
         if self.init_particles == InitParticles::Prior {
             let remedy = "give a number to --init-particles";
-            require(
-                model.prior(),
-                name,
-                "--init-particles prior",
-                "a prior sampler",
-                remedy,
-            )?;
+            require(model.prior(), name, "--init-particles prior", "a prior sampler", remedy)?;
         }
         Ok(())
     }
@@ -530,12 +490,7 @@ impl Settings {
             let theta = vec![self.init_theta; model.d_theta()];
             let mut matrix = vec![0.0; theta.len() * theta.len()];
             let mut scratch = vec![F::of(0.0); model.scratch_len(1)];
-            let at = crate::At {
-                theta: &theta,
-                x: &x,
-                batch: None,
-                parallel: true,
-            };
+            let at = crate::At { theta: &theta, x: &x, batch: None, parallel: true };
             if hessian.theta_hessian(at, &mut matrix, &mut scratch).is_ok() {
                 let largest = crate::rules::row_sum_norm(&matrix, theta.len());
                 if largest > 0.0 && largest.is_finite() {

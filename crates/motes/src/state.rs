@@ -74,11 +74,7 @@ impl Acceptance {
         if self.window_steps == Self::WINDOW {
             let rate = self.window_accepted as f64 / self.window_proposed as f64;
             self.worst_window = Some(self.worst_window.map_or(rate, |w| w.min(rate)));
-            (
-                self.window_steps,
-                self.window_proposed,
-                self.window_accepted,
-            ) = (0, 0, 0);
+            (self.window_steps, self.window_proposed, self.window_accepted) = (0, 0, 0);
         }
     }
 
@@ -98,22 +94,13 @@ impl<F: Real> State<F> {
     /// The state before the first step: initial values, no averages.
     pub fn initial(model: &dyn Model<F>, settings: &Settings) -> Self {
         let (d_theta, d_x) = (model.d_theta(), model.d_x());
-        let n = if settings.has_cloud() {
-            settings.particles
-        } else {
-            0
-        };
+        let n = if settings.has_cloud() { settings.particles } else { 0 };
         let theta = vec![settings.init_theta; d_theta];
         let start = match settings.init_particles {
             InitParticles::Value(v) => v,
             InitParticles::Prior => 0.0,
         };
-        let mut cloud = Particles::filled(
-            n,
-            d_x,
-            start,
-            if n > 0 { settings.max_particles() } else { 0 },
-        );
+        let mut cloud = Particles::filled(n, d_x, start, if n > 0 { settings.max_particles() } else { 0 });
         if let (InitParticles::Prior, Some(prior)) = (settings.init_particles, model.prior()) {
             let noise = Noise::new(settings.seed, Purpose::Prior);
             F::normals(&noise, 0, 0, cloud.as_mut_slice());

@@ -97,20 +97,14 @@ impl Summary {
             posterior: moments.map(|(mean, var)| PosteriorSummary { mean, var }),
             metrics: None,
             diagnostics: Diagnostics::of(model, settings, state),
-            time: TimeSummary {
-                seconds,
-                steps_per_second: state.k as f64 / seconds,
-            },
+            time: TimeSummary { seconds, steps_per_second: state.k as f64 / seconds },
             version: env!("CARGO_PKG_VERSION"),
         }
     }
 }
 
 /// Mean and variance of each latent coordinate: of the averaged clouds, or exact where there is no cloud.
-pub fn posterior_moments<F: Real>(
-    model: &dyn Model<F>,
-    state: &State<F>,
-) -> Option<(Vec<f64>, Vec<f64>)> {
+pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Option<(Vec<f64>, Vec<f64>)> {
     if state.cloud.n() > 0 {
         return state.averages.posterior();
     }

@@ -6,9 +6,5 @@ use crate::rules::Rule;
 
 /// The E- and M-steps of Sec. intro and App. hier, for models that can do both exactly.
 pub fn em() -> Composition {
-    Composition {
-        rule: Rule::ExactEm,
-        movement: Move::Nothing,
-        order: Order::Together,
-    }
+    Composition { rule: Rule::ExactEm, movement: Move::Nothing, order: Order::Together }
 }

@@ -11,9 +11,5 @@ pub fn joint_mh(update: JointUpdate, preconditioner: Preconditioner) -> Composit
         JointUpdate::Pgd => Rule::Gradient(preconditioner),
         JointUpdate::Pqn => Rule::Newton,
     };
-    Composition {
-        rule,
-        movement: Move::WholeCloud,
-        order: Order::Together,
-    }
+    Composition { rule, movement: Move::WholeCloud, order: Order::Together }
 }

@@ -43,11 +43,7 @@ pub enum Order {
 impl Composition {
     /// The composition that the settings name.
     pub fn of(settings: &Settings) -> Self {
-        let particle_move = if settings.adjust {
-            Move::Mala
-        } else {
-            Move::Ula
-        };
+        let particle_move = if settings.adjust { Move::Mala } else { Move::Ula };
         match settings.algorithm {
             Algorithm::Pgd => pgd(settings.preconditioner, particle_move),
             Algorithm::Pqn => pqn(particle_move),
@@ -62,10 +58,7 @@ impl Composition {
     /// The composition of a warm start: the named algorithm, or the run's own, without accept-reject steps.
     pub fn of_warm_start(settings: &Settings) -> Self {
         let mut own = Composition::of(&Settings {
-            algorithm: settings
-                .warm_start
-                .and_then(|w| w.algorithm)
-                .unwrap_or(settings.algorithm),
+            algorithm: settings.warm_start.and_then(|w| w.algorithm).unwrap_or(settings.algorithm),
             adjust: false,
             ..settings.clone()
         });

@@ -6,9 +6,5 @@ use crate::rules::Rule;
 
 /// Alg. 3: each particle by eq. W2gradalg at theta_k = theta_*(X_k^{1:N}), then theta_{k+1} = theta_*(X_{k+1}^{1:N}).
 pub fn pmgd(movement: Move) -> Composition {
-    Composition {
-        rule: Rule::MStep,
-        movement,
-        order: Order::ParticlesFirst,
-    }
+    Composition { rule: Rule::MStep, movement, order: Order::ParticlesFirst }
 }

@@ -6,9 +6,5 @@ use crate::rules::Rule;
 
 /// Alg. 2: theta by eq. newtonalg, each particle by eq. IW2gradalg12, both from (theta_k, X_k).
 pub fn pqn(movement: Move) -> Composition {
-    Composition {
-        rule: Rule::Newton,
-        movement,
-        order: Order::Together,
-    }
+    Composition { rule: Rule::Newton, movement, order: Order::Together }
 }

@@ -42,9 +42,7 @@ impl BatchMeans {
         self.filled += 1;
         for (i, v) in values.iter().enumerate() {
             self.current[i] += v;
-            let [mean, squares] = &mut self.spread[2 * i..2 * i + 2] else {
-                unreachable!()
-            };
+            let [mean, squares] = &mut self.spread[2 * i..2 * i + 2] else { unreachable!() };
             let delta = v - *mean;
             *mean += delta / self.count as f64;
             *squares += delta * (v - *mean);

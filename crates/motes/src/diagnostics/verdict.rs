@@ -40,9 +40,7 @@ impl Diagnostics {
         let acceptance = state.acceptance.rate();
         let judged = state.acceptance.worst_window.or(acceptance);
         let mut diagnostics = Diagnostics {
-            ess: (0..state.theta.len())
-                .map(|i| state.batches.ess(i))
-                .collect(),
+            ess: (0..state.theta.len()).map(|i| state.batches.ess(i)).collect(),
             acceptance,
             shadow_acceptance: shadow_now,
             verdict: "ok",
@@ -51,10 +49,7 @@ impl Diagnostics {
         };
         let smaller = || {
             let halves = std::iter::successors(Some(h / 2.0), |h| Some(h / 2.0)).take(30);
-            halves
-                .into_iter()
-                .find(|h| shadow(*h).is_some_and(|a| a >= SHADOW_GOAL))
-                .map(two_digits)
+            halves.into_iter().find(|h| shadow(*h).is_some_and(|a| a >= SHADOW_GOAL)).map(two_digits)
         };
         let remedy = |suggestion: Option<f64>| match suggestion {
             Some(h) => format!("try --step-size {h}"),

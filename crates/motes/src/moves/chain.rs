@@ -19,19 +19,11 @@ impl<F: Real> Stepper<'_, F> {
         let mut chain = || -> Result<(), Trouble> {
             for i in 0..=n {
                 let x = &rows[(i + n - 1) % n * d..][..d];
-                let at = At {
-                    theta: &state.theta,
-                    x,
-                    batch: None,
-                    parallel: true,
-                };
+                let at = At { theta: &state.theta, x, batch: None, parallel: true };
                 let grad = &mut worker.grad[..d];
-                kit.model
-                    .gradients(at, &mut worker.grad_theta, grad, &mut worker.scratch)?;
+                kit.model.gradients(at, &mut worker.grad_theta, grad, &mut worker.scratch)?;
                 if i > 0 {
-                    sums.iter_mut()
-                        .zip(&worker.grad_theta)
-                        .for_each(|(s, g)| *s += g);
+                    sums.iter_mut().zip(&worker.grad_theta).for_each(|(s, g)| *s += g);
                 }
                 if i < n {
                     let from = (i + n - 1) % n * d;

@@ -137,11 +137,7 @@ impl<'m, F: Real> Stepper<'m, F> {
             },
             adjust_after,
             slots: vec![0.0; slots * width],
-            proposal: if whole {
-                vec![F::of(0.0); n * model.d_x()]
-            } else {
-                Vec::new()
-            },
+            proposal: if whole { vec![F::of(0.0); n * model.d_x()] } else { Vec::new() },
             psi: vec![0.0; model.d_theta()],
         }
     }
@@ -172,12 +168,8 @@ impl<'m, F: Real> Stepper<'m, F> {
         let x = state.cloud.as_slice();
         self.kit
             .collect_statistics(x, &mut self.slots)
-            .map_err(|source| Error::Model {
-                step: state.k,
-                source,
-            })?;
-        self.kit
-            .m_step(state.k, x, &mut self.slots, &mut state.theta)
+            .map_err(|source| Error::Model { step: state.k, source })?;
+        self.kit.m_step(state.k, x, &mut self.slots, &mut state.theta)
     }
 
     /// The sums that moved theta in the last step.
@@ -188,44 +180,25 @@ impl<'m, F: Real> Stepper<'m, F> {
 
     /// Moves theta by the sums in the slots, or by the M-step.
     fn update_theta(&mut self, state: &mut State<F>, h: f64) -> Result<(), Error> {
-        let Kit {
-            model, rule, width, ..
-        } = self.kit;
+        let Kit { model, rule, width, .. } = self.kit;
         if rule == Rule::MStep {
             let x = state.cloud.as_slice();
-            return self
-                .kit
-                .m_step(state.k, x, &mut self.slots, &mut state.theta);
+            return self.kit.m_step(state.k, x, &mut self.slots, &mut state.theta);
         }
         let n = state.cloud.n();
         let sums: &mut [f64] = match Blocks::new(model, n).count {
             0 => &mut [],
-            count => {
-                &mut sum_slots(&mut self.slots[..count * width], width)[..rule.sums_len(model)]
-            }
+            count => &mut sum_slots(&mut self.slots[..count * width], width)[..rule.sums_len(model)],
         };
         let (theta, memory) = (&mut state.theta[..], &mut state.memory[..]);
-        rule.update(
-            model,
-            ThetaStep {
-                k: state.k,
-                h,
-                n,
-                sums,
-                theta,
-                memory,
-            },
-        )
+        rule.update(model, ThetaStep { k: state.k, h, n, sums, theta, memory })
     }
 
     fn check_theta(&self, state: &State<F>, h: f64) -> Result<(), Error> {
-        let norm = state.theta.iter().fold(0.0f64, |m, t| {
-            if t.is_nan() || m.is_nan() {
-                f64::NAN
-            } else {
-                m.max(t.abs())
-            }
-        });
+        let norm = state
+            .theta
+            .iter()
+            .fold(0.0f64, |m, t| if t.is_nan() || m.is_nan() { f64::NAN } else { m.max(t.abs()) });
         if norm <= F::LIMIT {
             return Ok(());
         }
@@ -257,14 +230,7 @@ impl<F: Real> Kit<'_, F> {
         if model.m_step().is_some() {
             let sums = sum_slots(&mut slots[..blocks.count * self.width], self.width);
             let sums = &mut sums[..self.rule.sums_len(model)];
-            let step = ThetaStep {
-                k,
-                h: 0.0,
-                n,
-                sums,
-                theta,
-                memory: &mut [],
-            };
+            let step = ThetaStep { k, h: 0.0, n, sums, theta, memory: &mut [] };
             return self.rule.update(model, step);
         }
         let width = theta.len();
@@ -274,18 +240,11 @@ impl<F: Real> Kit<'_, F> {
                 let rows = blocks.range(b, n);
                 let x = &x[rows.start * d..rows.end * d];
                 let worker = &mut *self.workers.get();
-                let at = At {
-                    theta,
-                    x,
-                    batch: None,
-                    parallel: blocks.count == 1,
-                };
+                let at = At { theta, x, batch: None, parallel: blocks.count == 1 };
                 model.gradients(at, slot, &mut worker.grad[..x.len()], &mut worker.scratch)
             })?;
             let sums = sum_slots(slots, width);
-            out.iter_mut()
-                .zip(sums)
-                .for_each(|(o, s)| *o = *s / n as f64);
+            out.iter_mut().zip(sums).for_each(|(o, s)| *o = *s / n as f64);
             Ok(())
         };
         maximise(theta, mean_gradient).map_err(|source| Error::Model { step: k, source })
@@ -294,13 +253,7 @@ impl<F: Real> Kit<'_, F> {
 
 /// A divergence; the run loop replaces the suggestion by one that knows the model.
 fn diverged(step: u64, what: &'static str, norm: f64, h: f64) -> Error {
-    Error::Diverged {
-        step,
-        what,
-        norm,
-        h,
-        suggestion: h / 2.0,
-    }
+    Error::Diverged { step, what, norm, h, suggestion: h / 2.0 }
 }
 
 /// How n particles are cut into blocks.
@@ -315,11 +268,7 @@ impl Blocks {
         let rows = model.particles_per_block(n).clamp(1, n.max(1));
         let count = n.div_ceil(rows);
         let work = n as f64 * model.nanoseconds_per_particle();
-        Blocks {
-            rows,
-            count,
-            parallel: count > 1 && work > INLINE_NANOSECONDS,
-        }
+        Blocks { rows, count, parallel: count > 1 && work > INLINE_NANOSECONDS }
     }
 
     /// Particles of block b.

@@ -47,13 +47,7 @@ impl<F: Real> Stepper<'_, F> {
             (state.cloud.as_mut_slice(), blocks.rows * kit.model.d_x()),
             (slots, kit.width),
             |b, x, slot| {
-                let here = BlockStep {
-                    theta,
-                    k,
-                    h,
-                    first: b * blocks.rows,
-                    parallel: blocks.count == 1,
-                };
+                let here = BlockStep { theta, k, h, first: b * blocks.rows, parallel: blocks.count == 1 };
                 kit.move_block(&here, accept, x, slot)
             },
         );
@@ -61,9 +55,7 @@ impl<F: Real> Stepper<'_, F> {
         let mut moves = Moves::default();
         if accept {
             moves.proposed = n as u64;
-            let counts = slots
-                .chunks_exact(kit.width)
-                .map(|slot| slot[kit.width - 1]);
+            let counts = slots.chunks_exact(kit.width).map(|slot| slot[kit.width - 1]);
             moves.accepted = counts.sum::<f64>() as u64;
         }
         self.update_theta(state, h)?;
@@ -83,12 +75,7 @@ pub(super) struct BlockStep<'a> {
 
 impl BlockStep<'_> {
     fn at<'a, F>(&'a self, x: &'a [F]) -> At<'a, F> {
-        At {
-            theta: self.theta,
-            x,
-            batch: None,
-            parallel: self.parallel,
-        }
+        At { theta: self.theta, x, batch: None, parallel: self.parallel }
     }
 }
 
@@ -104,21 +91,10 @@ impl<F: Real> Kit<'_, F> {
         let sums = self.rule.sums_len(model);
         let worker = &mut *self.workers.get();
         let grad = &mut worker.grad[..x.len()];
-        model.gradients(
-            here.at(x),
-            &mut worker.grad_theta,
-            grad,
-            &mut worker.scratch,
-        )?;
+        model.gradients(here.at(x), &mut worker.grad_theta, grad, &mut worker.scratch)?;
         if self.order == Order::Together {
             let scratch = &mut worker.scratch;
-            self.rule.collect(
-                model,
-                here.at(x),
-                &worker.grad_theta,
-                &mut slot[..sums],
-                scratch,
-            )?;
+            self.rule.collect(model, here.at(x), &worker.grad_theta, &mut slot[..sums], scratch)?;
         }
         let draw = (here.first * model.d_x()) as u64;
         match model.log_density().filter(|_| accept) {
@@ -155,11 +131,7 @@ impl<F: Real> Kit<'_, F> {
         let d = self.model.d_x();
         propose(self.model, log_density, &self.noise, here, x, worker)?;
         let mut accepted = 0;
-        for (i, (x, z)) in x
-            .chunks_exact_mut(d)
-            .zip(worker.proposal.chunks_exact(d))
-            .enumerate()
-        {
+        for (i, (x, z)) in x.chunks_exact_mut(d).zip(worker.proposal.chunks_exact(d)).enumerate() {
             let uniform = self.accept.uniform(here.k, (here.first + i) as u64);
             if uniform.ln() < worker.log_ratio[i] {
                 x.copy_from_slice(z);
@@ -182,25 +154,10 @@ pub(super) fn propose<F: Real>(
 ) -> Result<(), Trouble> {
     let d = model.d_x();
     let n = x.len() / d;
-    let Worker {
-        grad_theta,
-        grad,
-        scratch,
-        proposal,
-        proposal_grad,
-        log_density: at_x,
-        log_ratio,
-    } = worker;
+    let Worker { grad_theta, grad, scratch, proposal, proposal_grad, log_density: at_x, log_ratio } = worker;
     let (z, z_grad) = (&mut proposal[..x.len()], &mut proposal_grad[..x.len()]);
     z.copy_from_slice(x);
-    if !F::langevin(
-        noise,
-        here.k,
-        (here.first * d) as u64,
-        z,
-        &grad[..x.len()],
-        here.h,
-    ) {
+    if !F::langevin(noise, here.k, (here.first * d) as u64, z, &grad[..x.len()], here.h) {
         return Err(Trouble::OutOfRange);
     }
     log_density.log_density(here.at(x), &mut at_x[..n], scratch)?;
@@ -209,9 +166,8 @@ pub(super) fn propose<F: Real>(
     for i in 0..n {
         let row = i * d..(i + 1) * d;
         let (x, z) = (&x[row.clone()], &z[row.clone()]);
-        log_ratio[i] += log_kernel(z, x, &z_grad[row.clone()], here.h)
-            - log_kernel(x, z, &grad[row], here.h)
-            - at_x[i];
+        log_ratio[i] +=
+            log_kernel(z, x, &z_grad[row.clone()], here.h) - log_kernel(x, z, &grad[row], here.h) - at_x[i];
     }
     Ok(())
 }

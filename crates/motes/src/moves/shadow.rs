@@ -9,12 +9,7 @@ use crate::{At, Model, Real, State};
 const MOST: usize = 1000;
 
 /// The mean acceptance probability of one MALA step of size h on the state's cloud; `None` without a log density.
-pub fn shadow_acceptance<F: Real>(
-    model: &dyn Model<F>,
-    state: &State<F>,
-    seed: u64,
-    h: f64,
-) -> Option<f64> {
+pub fn shadow_acceptance<F: Real>(model: &dyn Model<F>, state: &State<F>, seed: u64, h: f64) -> Option<f64> {
     let (log_density, d) = (model.log_density()?, model.d_x());
     let n = state.cloud.n().min(MOST);
     if n == 0 {
@@ -24,35 +19,14 @@ pub fn shadow_acceptance<F: Real>(
     let blocks = Blocks::new(model, n);
     let mut worker = Worker::new(model, blocks.rows, true);
     let mut sum = 0.0;
-    for (b, x) in state.cloud.as_slice()[..n * d]
-        .chunks(blocks.rows * d)
-        .enumerate()
-    {
-        let at = At {
-            theta: &state.theta,
-            x,
-            batch: None,
-            parallel: true,
-        };
+    for (b, x) in state.cloud.as_slice()[..n * d].chunks(blocks.rows * d).enumerate() {
+        let at = At { theta: &state.theta, x, batch: None, parallel: true };
         let grad = &mut worker.grad[..x.len()];
-        model
-            .gradients(at, &mut worker.grad_theta, grad, &mut worker.scratch)
-            .ok()?;
+        model.gradients(at, &mut worker.grad_theta, grad, &mut worker.scratch).ok()?;
         let first = b * blocks.rows;
-        let here = BlockStep {
-            theta: &state.theta,
-            k: state.k,
-            h,
-            first,
-            parallel: true,
-        };
+        let here = BlockStep { theta: &state.theta, k: state.k, h, first, parallel: true };
         match propose(model, log_density, &noise, &here, x, &mut worker) {
-            Ok(()) => {
-                sum += worker.log_ratio[..x.len() / d]
-                    .iter()
-                    .map(|l| l.min(0.0).exp())
-                    .sum::<f64>()
-            }
+            Ok(()) => sum += worker.log_ratio[..x.len() / d].iter().map(|l| l.min(0.0).exp()).sum::<f64>(),
             Err(Trouble::OutOfRange) => {} // never accepted
             Err(Trouble::Model(_)) => return None,
         }

@@ -12,20 +12,14 @@ impl<F: Real> Stepper<'_, F> {
     ///
     /// The ratio is eq. acceptprob (psi = theta_*(Z), marginal-mh) or eq. acceptprobjoint (psi = u(theta, X), joint-mh):
     /// in both, densities and kernels belong to theta at X and to psi at Z. A rejection keeps theta and X.
-    pub(super) fn whole_cloud_step(
-        &mut self,
-        state: &mut State<F>,
-        h: f64,
-    ) -> Result<Moves, Error> {
+    pub(super) fn whole_cloud_step(&mut self, state: &mut State<F>, h: f64) -> Result<Moves, Error> {
         let (n, k, d) = (state.cloud.n(), state.k, self.kit.model.d_x());
         let kit = &self.kit;
         let model = kit.model;
         let blocks = Blocks::new(model, n);
         let width = kit.width;
         let sums_len = kit.rule.sums_len(model);
-        let Some(log_density) = model.log_density() else {
-            unreachable!("validated before the first step")
-        };
+        let Some(log_density) = model.log_density() else { unreachable!("validated before the first step") };
         let z = &mut self.proposal[..n * d];
         let slots = &mut self.slots[..blocks.count * width];
         let cloud = &state.cloud;
@@ -37,12 +31,7 @@ impl<F: Real> Stepper<'_, F> {
             let x = &cloud.as_slice()[rows.start * d..rows.end * d];
             let worker = &mut *kit.workers.get();
             let grad = &mut worker.grad[..x.len()];
-            let at = At {
-                theta,
-                x,
-                batch: None,
-                parallel: blocks.count == 1,
-            };
+            let at = At { theta, x, batch: None, parallel: blocks.count == 1 };
             model.gradients(at, &mut worker.grad_theta, grad, &mut worker.scratch)?;
             if kit.order == Order::Together {
                 kit.rule.collect(
@@ -72,13 +61,8 @@ impl<F: Real> Stepper<'_, F> {
             }
             Ok(())
         };
-        for_each2(
-            blocks.parallel,
-            (z, blocks.rows * d),
-            (slots, width),
-            forward,
-        )
-        .map_err(|trouble| trouble.at(k, h, || f64::INFINITY))?;
+        for_each2(blocks.parallel, (z, blocks.rows * d), (slots, width), forward)
+            .map_err(|trouble| trouble.at(k, h, || f64::INFINITY))?;
         let forward: f64 = slots.chunks_exact(width).map(|slot| slot[width - 1]).sum();
 
         let psi = &mut self.psi[..];
@@ -88,35 +72,17 @@ impl<F: Real> Stepper<'_, F> {
         } else {
             let sums = &mut sum_slots(slots, width)[..sums_len];
             let memory = &mut state.memory[..];
-            kit.rule.update(
-                model,
-                ThetaStep {
-                    k,
-                    h,
-                    n,
-                    sums,
-                    theta: psi,
-                    memory,
-                },
-            )?;
+            kit.rule.update(model, ThetaStep { k, h, n, sums, theta: psi, memory })?;
         }
 
         // Backward: the same sums for the move from (psi, Z) back to X.
         let (z, psi) = (&self.proposal[..n * d], &self.psi);
         let backward = |b: usize, slot: &mut [f64]| {
             let rows = blocks.range(b, n);
-            let (x, z) = (
-                &cloud.as_slice()[rows.start * d..rows.end * d],
-                &z[rows.start * d..rows.end * d],
-            );
+            let (x, z) = (&cloud.as_slice()[rows.start * d..rows.end * d], &z[rows.start * d..rows.end * d]);
             let worker = &mut *kit.workers.get();
             let grad = &mut worker.grad[..z.len()];
-            let at = At {
-                theta: psi,
-                x: z,
-                batch: None,
-                parallel: blocks.count == 1,
-            };
+            let at = At { theta: psi, x: z, batch: None, parallel: blocks.count == 1 };
             model.gradients(at, &mut worker.grad_theta, grad, &mut worker.scratch)?;
             let densities = &mut worker.log_density[..rows.len()];
             log_density.log_density(at, densities, &mut worker.scratch)?;
@@ -130,14 +96,8 @@ impl<F: Real> Stepper<'_, F> {
         let accepted = kit.accept.uniform(k, 0).ln() < backward - forward;
         if accepted {
             state.theta.copy_from_slice(psi);
-            state
-                .cloud
-                .as_mut_slice()
-                .copy_from_slice(&self.proposal[..n * d]);
+            state.cloud.as_mut_slice().copy_from_slice(&self.proposal[..n * d]);
         }
-        Ok(Moves {
-            proposed: 1,
-            accepted: u64::from(accepted),
-        })
+        Ok(Moves { proposed: 1, accepted: u64::from(accepted) })
     }
 }

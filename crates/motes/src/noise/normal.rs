@@ -12,11 +12,7 @@ pub(super) fn pair_f32<const FMA: bool>(radius: u32, angle: u32) -> (f32, f32) {
     let exponent = bits as i32 >> 23;
     let t = f32::from_bits((bits & MANTISSA) + SQRT_HALF) - 1.0;
     // Near u = 1 the logarithm is as good as 1 - u, which must not come from a rounded u.
-    let t = if exponent == 0 {
-        -centre::<FMA>(k ^ 0x7fff_ffff)
-    } else {
-        t
-    };
+    let t = if exponent == 0 { -centre::<FMA>(k ^ 0x7fff_ffff) } else { t };
     let r = (-2.0 * ln_parts_f32::<FMA>(exponent as f32, t)).sqrt();
 
     // 30 bits place the angle within a quarter turn about the axis, where the functions need no
@@ -24,22 +20,12 @@ pub(super) fn pair_f32<const FMA: bool>(radius: u32, angle: u32) -> (f32, f32) {
     let s = (angle << 2) as i32 as f32 * (0.5 / TWO_31);
     let z = s * s;
     // sin(πs/2) and cos(πs/2), off by 3e-9 and 7e-11 at most.
-    let sin = s * poly!(
-        f32,
-        z,
-        1.570_796_4,
-        -6.459_635e-1,
-        7.968_003e-2,
-        -4.601_658e-3
-    );
+    let sin = s * poly!(f32, z, 1.570_796_4, -6.459_635e-1, 7.968_003e-2, -4.601_658e-3);
     #[rustfmt::skip]
     let cos = poly!(f32, z, 1.0, -1.233_700_5, 2.536_692_3e-1, -2.086_016_7e-2, 9.037_702e-4);
     let r = f32::from_bits(r.to_bits() ^ (angle << 1 & 0x8000_0000));
     let swap = (angle as i32) < 0;
-    (
-        r * if swap { sin } else { cos },
-        r * if swap { cos } else { sin },
-    )
+    (r * if swap { sin } else { cos }, r * if swap { cos } else { sin })
 }
 
 const TWO_31: f32 = 2_147_483_648.0;
@@ -72,10 +58,7 @@ pub(super) fn pair_f64<const FMA: bool>(radius: u64, angle: u64) -> (f64, f64) {
     );
     let r = f64::from_bits(r.to_bits() ^ (angle << 1 & 1 << 63));
     let swap = (angle as i64) < 0;
-    (
-        r * if swap { sin } else { cos },
-        r * if swap { cos } else { sin },
-    )
+    (r * if swap { sin } else { cos }, r * if swap { cos } else { sin })
 }
 
 /// The top 53 bits as a fraction in (0, 1): k / 2⁵³, but 2⁻⁵⁴ in place of zero.

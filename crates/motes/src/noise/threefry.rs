@@ -9,16 +9,8 @@ pub(super) const LANES: usize = 8;
 /// A batch: word `w` of the counter in lane `l` is at `w * LANES + l`.
 pub(super) type Words = [u32; 4 * LANES];
 
-const ROTATIONS: [(u32, u32); 8] = [
-    (10, 26),
-    (11, 21),
-    (13, 27),
-    (23, 5),
-    (6, 20),
-    (17, 11),
-    (25, 10),
-    (18, 20),
-];
+const ROTATIONS: [(u32, u32); 8] =
+    [(10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20)];
 
 /// Encrypts one counter.
 #[inline(always)]
@@ -64,21 +56,14 @@ fn four_rounds<const QUAD: usize, const ROUNDS: usize>(x: &mut [u32; 4], keys: [
         x[0] = x[0].wrapping_add(keys[injection % 5]);
         x[1] = x[1].wrapping_add(keys[(injection + 1) % 5]);
         x[2] = x[2].wrapping_add(keys[(injection + 2) % 5]);
-        x[3] = x[3]
-            .wrapping_add(keys[(injection + 3) % 5])
-            .wrapping_add(injection as u32);
+        x[3] = x[3].wrapping_add(keys[(injection + 3) % 5]).wrapping_add(injection as u32);
     }
 }
 
 /// The words of one block: counter (block, step), each 64 bits, low half first.
 #[inline(always)]
 pub(super) fn block(key: [u32; 4], step: u64, block: u64) -> [u32; 4] {
-    let counter = [
-        block as u32,
-        (block >> 32) as u32,
-        step as u32,
-        (step >> 32) as u32,
-    ];
+    let counter = [block as u32, (block >> 32) as u32, step as u32, (step >> 32) as u32];
     threefry4x32::<ROUNDS>(key, counter)
 }
 

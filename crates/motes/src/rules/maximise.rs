@@ -32,9 +32,7 @@ pub(crate) fn maximise(
         }
         let slope = dot(&direction, &g);
         if !(slope > 0.0 && slope.is_finite()) {
-            return Err(ModelError::new(
-                "the numerical M-step met a gradient that is not finite",
-            ));
+            return Err(ModelError::new("the numerical M-step met a gradient that is not finite"));
         }
         // Bracket the zero of the slope along the direction, then close in by guarded secants.
         let (mut low, mut high) = ((0.0, slope), None::<(f64, f64)>);
@@ -73,9 +71,7 @@ pub(crate) fn maximise(
         let y: Vec<f64> = g.iter().zip(&g_next).map(|(a, b)| a - b).collect();
         let sy = dot(&s, &y);
         if sy > 0.0 {
-            let by: Vec<f64> = (0..d)
-                .map(|i| dot(&inverse[i * d..(i + 1) * d], &y))
-                .collect();
+            let by: Vec<f64> = (0..d).map(|i| dot(&inverse[i * d..(i + 1) * d], &y)).collect();
             let factor = (1.0 + dot(&y, &by) / sy) / sy;
             for i in 0..d {
                 for j in 0..d {

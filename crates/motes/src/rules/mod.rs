@@ -65,19 +65,8 @@ impl Rule {
     }
 
     /// Moves theta by the sums over all n particles. `memory` is the preconditioner's.
-    pub(crate) fn update<F: Real>(
-        self,
-        model: &dyn Model<F>,
-        step: ThetaStep<'_>,
-    ) -> Result<(), Error> {
-        let ThetaStep {
-            k,
-            h,
-            n,
-            sums,
-            theta,
-            memory,
-        } = step;
+    pub(crate) fn update<F: Real>(self, model: &dyn Model<F>, step: ThetaStep<'_>) -> Result<(), Error> {
+        let ThetaStep { k, h, n, sums, theta, memory } = step;
         let d = theta.len();
         match self {
             Rule::Gradient(kind) => {
@@ -91,8 +80,7 @@ impl Rule {
             Rule::Newton => {
                 let (gradient, hessian) = sums.split_at_mut(d);
                 hessian.iter_mut().for_each(|v| *v = -*v);
-                cholesky_solve(hessian, gradient)
-                    .map_err(|defect| Error::Hessian { step: k, defect })?;
+                cholesky_solve(hessian, gradient).map_err(|defect| Error::Hessian { step: k, defect })?;
                 for (t, s) in theta.iter_mut().zip(gradient) {
                     *t += h * *s;
                 }
@@ -100,8 +88,7 @@ impl Rule {
             Rule::MStep => {
                 if let Some(m) = model.m_step() {
                     sums.iter_mut().for_each(|s| *s /= n as f64);
-                    m.m_step(sums, theta)
-                        .map_err(|source| Error::Model { step: k, source })?;
+                    m.m_step(sums, theta).map_err(|source| Error::Model { step: k, source })?;
                 }
             }
             Rule::ExactEm => {

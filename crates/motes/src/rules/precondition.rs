@@ -72,18 +72,12 @@ mod tests {
             })
         };
         let close = |got: [f64; 2], want: [f64; 2]| {
-            assert!(
-                (0..2).all(|i| (got[i] - want[i]).abs() < 1e-7),
-                "{got:?} {want:?}"
-            );
+            assert!((0..2).all(|i| (got[i] - want[i]).abs() < 1e-7), "{got:?} {want:?}");
         };
         close(two(Preconditioner::None), [3.0, -4.0]);
         close(two(Preconditioner::Diagonal), [0.375, -0.5]);
         close(two(Preconditioner::Adagrad), [1.0, -0.8]);
-        close(
-            two(Preconditioner::Rmsprop),
-            [10.0, -4.0 / (0.0891f64 + 0.16).sqrt()],
-        );
+        close(two(Preconditioner::Rmsprop), [10.0, -4.0 / (0.0891f64 + 0.16).sqrt()]);
         let m = (0.9 * 0.3 - 0.4) / 0.19;
         let v = (0.999 * 0.009 + 0.016) / (1.0 - 0.999f64.powi(2));
         close(two(Preconditioner::Adam), [1.0, m / v.sqrt()]);

@@ -73,18 +73,10 @@ pub(crate) fn softplus<const FMA: bool>(x: f64) -> f64 {
 #[inline(always)]
 pub(crate) fn ln<const FMA: bool>(x: f64) -> f64 {
     let small = x < f64::MIN_POSITIVE;
-    let y = if small {
-        x * 4_503_599_627_370_496.0
-    } else {
-        x
-    };
+    let y = if small { x * 4_503_599_627_370_496.0 } else { x };
     let v = ln_positive::<FMA>(y, if small { -52.0 } else { 0.0 });
     let v = if x < f64::INFINITY { v } else { x };
-    let edge = if x == 0.0 {
-        f64::NEG_INFINITY
-    } else {
-        f64::NAN
-    };
+    let edge = if x == 0.0 { f64::NEG_INFINITY } else { f64::NAN };
     if x > 0.0 { v } else { edge }
 }
 

@@ -18,15 +18,7 @@ fn reduce<const FMA: bool>(x: f32) -> (u32, f32) {
     let n = k - ROUND;
     let r = fma::<FMA>(n, -LN2_LO, fma::<FMA>(n, -LN2_HI, x));
     // Off by 1.4e-8 of the result at most.
-    let p = poly!(
-        f32,
-        r,
-        0.5,
-        1.666_654_2e-1,
-        4.166_628e-2,
-        8.366_698e-3,
-        1.394_664_5e-3
-    );
+    let p = poly!(f32, r, 0.5, 1.666_654_2e-1, 4.166_628e-2, 8.366_698e-3, 1.394_664_5e-3);
     (k.to_bits(), fma::<FMA>(r * r, p, r))
 }
 
@@ -81,11 +73,7 @@ pub(crate) fn ln<const FMA: bool>(x: f32) -> f32 {
     let t = f32::from_bits((bits & MANTISSA).wrapping_add(SQRT_HALF)) - 1.0;
     let v = ln_parts::<FMA>(n, t);
     let v = if x < f32::INFINITY { v } else { x };
-    let edge = if x == 0.0 {
-        f32::NEG_INFINITY
-    } else {
-        f32::NAN
-    };
+    let edge = if x == 0.0 { f32::NEG_INFINITY } else { f32::NAN };
     if x > 0.0 { v } else { edge }
 }
 
