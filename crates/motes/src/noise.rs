@@ -130,7 +130,7 @@ dispatch! {
 #[inline(always)]
 fn batch_f32<const FMA: bool>(key: [u32; 4], step: u64, batch: u64, out: &mut [f32; BATCH_F32]) {
     for lane in 0..LANES {
-        let [a, b, c, d] = threefry::block(key, step, batch * LANES as u64 | lane as u64);
+        let [a, b, c, d] = threefry::block(key, step, batch * LANES as u64 + lane as u64);
         (out[lane], out[LANES + lane]) = normal::pair_f32::<FMA>(a, b);
         (out[2 * LANES + lane], out[3 * LANES + lane]) = normal::pair_f32::<FMA>(c, d);
     }
@@ -158,7 +158,7 @@ fn batch_uniform<const FMA: bool>(key: [u32; 4], step: u64, batch: u64, out: &mu
 
 #[inline(always)]
 fn join(low: u32, high: u32) -> u64 {
-    u64::from(high) << 32 | u64::from(low)
+    (u64::from(high) << 32) | u64::from(low)
 }
 
 /// The batches that hold the draws `first..first + len`, each as (batch, skip, range): its draws
@@ -221,21 +221,21 @@ fill!(uniforms_kernel, batch_uniform, BATCH_F64, f64);
 /// Moves `x` and tells whether it stays within the limit. No fused multiply-add: the plain
 /// formula can be checked from outside.
 macro_rules! update {
-    ($float:ty, $len:expr, $x:expr, $grad:expr, $z:expr, $by:expr) => {{
+    ($bits:ty, $len:expr, $x:expr, $grad:expr, $z:expr, $by:expr) => {{
         let len = $len;
         let (x, grad, z) = (&mut $x[..len], &$grad[..len], &$z[..len]);
         let [h, scale, limit] = $by;
-        let mut outside = 0;
+        let mut inside = 1;
         for i in 0..len {
             x[i] += h * grad[i] + scale * z[i];
-            outside |= u32::from(!(x[i].abs() <= limit));
+            inside &= <$bits>::from(x[i].abs() <= limit);
         }
-        outside == 0
+        inside == 1
     }};
 }
 
 macro_rules! langevin {
-    ($kernel:ident, $batch:ident, $size:ident, $float:ty) => {
+    ($kernel:ident, $batch:ident, $size:ident, $float:ty, $bits:ty) => {
         #[inline(always)]
         fn $kernel<const FMA: bool>(
             key: [u32; 4],
@@ -253,9 +253,9 @@ macro_rules! langevin {
                 let (x, grad) = (&mut x[range.clone()], &grad[range]);
                 // Whole batches have a length that the compiler knows, and need no loop.
                 if x.len() == $size {
-                    inside &= update!($float, $size, x, grad, z, by);
+                    inside &= update!($bits, $size, x, grad, z, by);
                 } else {
-                    inside &= update!($float, x.len(), x, grad, z[skip..], by);
+                    inside &= update!($bits, x.len(), x, grad, z[skip..], by);
                 }
             }
             inside
@@ -263,5 +263,5 @@ macro_rules! langevin {
     };
 }
 
-langevin!(langevin_f32_kernel, batch_f32, BATCH_F32, f32);
-langevin!(langevin_f64_kernel, batch_f64, BATCH_F64, f64);
+langevin!(langevin_f32_kernel, batch_f32, BATCH_F32, f32, u32);
+langevin!(langevin_f64_kernel, batch_f64, BATCH_F64, f64, u64);

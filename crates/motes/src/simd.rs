@@ -32,17 +32,23 @@ pub(crate) mod fma {
     fma!(f64);
 }
 
-/// Evaluates a polynomial, coefficients from the constant term up.
+/// Evaluates a polynomial, coefficients from the constant term up, by Estrin's scheme: its short
+/// chains leave the processor more to do at once than Horner's. A macro, because a loop over
+/// coefficients would keep the loop around it from being vectorised.
 macro_rules! poly {
     ($float:ident, $x:expr, $($c:expr),+ $(,)?) => {{
-        let c = [$($c),+];
-        let mut sum = c[c.len() - 1];
-        let mut i = c.len() - 1;
-        while i > 0 {
-            i -= 1;
-            sum = $crate::simd::fma::$float::<FMA>(sum, $x, c[i]);
-        }
-        sum
+        let x = $x;
+        $crate::simd::poly!(@ $float x [] $($c,)+)
+    }};
+    (@ $float:ident $x:ident [] $c:expr,) => { $c };
+    (@ $float:ident $x:ident [$($done:expr,)*] $a:expr, $b:expr, $($rest:expr,)*) => {
+        $crate::simd::poly!(
+            @ $float $x [$($done,)* $crate::simd::fma::$float::<FMA>($b, $x, $a),] $($rest,)*
+        )
+    };
+    (@ $float:ident $x:ident [$($done:expr,)*] $($last:expr,)?) => {{
+        let _square = $x * $x;
+        $crate::simd::poly!(@ $float _square [] $($done,)* $($last,)?)
     }};
 }
 pub(crate) use poly;

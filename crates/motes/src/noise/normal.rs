@@ -20,10 +20,17 @@ pub(super) fn pair_f32<const FMA: bool>(radius: u32, angle: u32) -> (f32, f32) {
     let s = (angle << 2) as i32 as f32 * (0.5 / TWO_31);
     let z = s * s;
     // sin(πs/2) and cos(πs/2), off by 3e-9 and 7e-11 at most.
-    let sin = s * poly!(f32, z, 1.570_796_4, -6.459_635e-1, 7.968_003e-2, -4.601_658e-3);
+    let sin = s * poly!(
+        f32,
+        z,
+        std::f32::consts::FRAC_PI_2,
+        -6.459_635e-1,
+        7.968_003e-2,
+        -4.601_658e-3
+    );
     #[rustfmt::skip]
     let cos = poly!(f32, z, 1.0, -1.233_700_5, 2.536_692_3e-1, -2.086_016_7e-2, 9.037_702e-4);
-    let r = f32::from_bits(r.to_bits() ^ (angle << 1 & 0x8000_0000));
+    let r = f32::from_bits(r.to_bits() ^ ((angle << 1) & 0x8000_0000));
     let swap = (angle as i32) < 0;
     (r * if swap { sin } else { cos }, r * if swap { cos } else { sin })
 }
@@ -46,7 +53,7 @@ pub(super) fn pair_f64<const FMA: bool>(radius: u64, angle: u64) -> (f64, f64) {
     #[rustfmt::skip]
     let sin = s * poly!(
         f64, z,
-        1.570_796_326_794_896_6, -0.645_964_097_506_244_3, 0.079_692_626_246_039_57,
+        std::f64::consts::FRAC_PI_2, -0.645_964_097_506_244_3, 0.079_692_626_246_039_57,
         -0.004_681_754_132_282_397, 1.604_411_502_914_568_7e-4, -3.598_641_753_697_508_7e-6,
         5.633_720_907_355_410_5e-8,
     );
@@ -56,7 +63,7 @@ pub(super) fn pair_f64<const FMA: bool>(radius: u64, angle: u64) -> (f64, f64) {
         1.0, -1.233_700_550_136_155_5, 0.253_669_507_899_962_57, -0.020_863_480_735_918_035,
         9.192_599_545_099_813e-4, -2.520_014_426_939_126_6e-5, 4.655_352_579_022_276e-7,
     );
-    let r = f64::from_bits(r.to_bits() ^ (angle << 1 & 1 << 63));
+    let r = f64::from_bits(r.to_bits() ^ ((angle << 1) & (1 << 63)));
     let swap = (angle as i64) < 0;
     (r * if swap { sin } else { cos }, r * if swap { cos } else { sin })
 }

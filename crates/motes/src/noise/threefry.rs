@@ -72,7 +72,7 @@ pub(super) fn block(key: [u32; 4], step: u64, block: u64) -> [u32; 4] {
 pub(super) fn batch(key: [u32; 4], step: u64, batch: u64) -> Words {
     let mut words = [0; 4 * LANES];
     for lane in 0..LANES {
-        let [a, b, c, d] = block(key, step, batch * LANES as u64 | lane as u64);
+        let [a, b, c, d] = block(key, step, batch * LANES as u64 + lane as u64);
         words[lane] = a;
         words[LANES + lane] = b;
         words[2 * LANES + lane] = c;

@@ -2,8 +2,6 @@
 
 use crate::simd::{fma::f32 as fma, poly};
 
-/// Adding and subtracting this rounds to the nearest integer and leaves it in the low bits.
-const ROUND: f32 = 12_582_912.0;
 /// ln 2 in two parts; `n * LN2_HI` is exact for every exponent `n`.
 const LN2_HI: f32 = 0.693_145_75;
 const LN2_LO: f32 = 1.428_606_8e-6;
@@ -11,21 +9,20 @@ const LN2_LO: f32 = 1.428_606_8e-6;
 pub(crate) const SQRT_HALF: u32 = 0x3f35_04f3;
 pub(crate) const MANTISSA: u32 = 0x007f_ffff;
 
-/// x = n ln 2 + r: the bits of `n` (modulo 2⁹) and `e^r - 1`.
+/// x = n ln 2 + r: r, r², `(e^r - 1 - r) / r²`, and bits that end with `n + BIAS`.
 #[inline(always)]
-fn reduce<const FMA: bool>(x: f32) -> (u32, f32) {
-    let k = fma::<FMA>(x, std::f32::consts::LOG2_E, ROUND);
-    let n = k - ROUND;
+fn reduce<const FMA: bool, const BIAS: u32>(x: f32) -> (f32, f32, f32, u32) {
+    // Adding this rounds to the nearest integer, and leaves it in the low bits.
+    let round = 12_582_912.0 + BIAS as f32;
+    let k = fma::<FMA>(x, std::f32::consts::LOG2_E, round);
+    let n = k - round;
     let r = fma::<FMA>(n, -LN2_LO, fma::<FMA>(n, -LN2_HI, x));
-    // Off by 1.4e-8 of the result at most.
-    let p = poly!(f32, r, 0.5, 1.666_654_2e-1, 4.166_628e-2, 8.366_698e-3, 1.394_664_5e-3);
-    (k.to_bits(), fma::<FMA>(r * r, p, r))
-}
-
-/// 2ⁿ for n in -126..=127, from the low bits of `n`.
-#[inline(always)]
-fn power(n: u32) -> f32 {
-    f32::from_bits((n << 23).wrapping_add(1.0f32.to_bits()))
+    // Off by 1.4e-8 of e^r - 1 at most. Grouped for a short chain without an extra product.
+    let r2 = r * r;
+    let high = fma::<FMA>(8.366_698e-3, r, 4.166_628e-2);
+    let high = fma::<FMA>(1.394_664_5e-3, r2, high);
+    let low = fma::<FMA>(1.666_654_2e-1, r, 0.5);
+    (r, r2, fma::<FMA>(high, r2, low), k.to_bits())
 }
 
 #[inline(always)]
@@ -33,20 +30,28 @@ pub(crate) fn exp<const FMA: bool>(x: f32) -> f32 {
     // Comparisons, not min and max: they must let NaN through.
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
-    let (k, q) = reduce::<FMA>(x);
-    // Two factors reach the infinite and the subnormal results.
-    let half = ((k << 9) as i32 >> 10) as u32;
-    (1.0 + q) * power(half) * power(k.wrapping_sub(half))
+    let (r, r2, p, k) = reduce::<FMA, 254>(x);
+    // 2ⁿ in two factors, to reach the infinite and the subnormal results: k ends with the sum of
+    // their biased exponents, and the first takes the half of it.
+    let first = (k << 22) & 0x7f80_0000;
+    let second = (k << 23).wrapping_sub(first);
+    fma::<FMA>(r2, p, 1.0 + r) * f32::from_bits(first) * f32::from_bits(second)
 }
 
 #[inline(always)]
 pub(crate) fn tanh<const FMA: bool>(x: f32) -> f32 {
-    let y = 2.0 * x.abs();
-    let y = if y > 20.0 { 20.0 } else { y };
-    let (k, q) = reduce::<FMA>(y);
-    let scale = power(k);
-    let expm1 = fma::<FMA>(scale, q, scale - 1.0);
-    (expm1 / (expm1 + 2.0)).copysign(x)
+    let a = x.abs();
+    let a = if a > 9.02 { 9.02 } else { a };
+    // tanh(a) = (a + a³ p) / q, fitted in a² to 2.1e-8 before rounding; nothing cancels in it.
+    let z = a * a;
+    let z2 = z * z;
+    let p = fma::<FMA>(3.495_585e-3, z, 1.338_102_5e-1);
+    let p = fma::<FMA>(fma::<FMA>(1.335_474_8e-8, z, 2.060_903_5e-5), z2, p);
+    let q = fma::<FMA>(3.285_629_5e-4, z, 2.587_697_1e-2);
+    let q = fma::<FMA>(7.776_548_6e-7, z2, q);
+    let q = fma::<FMA>(q, z2, fma::<FMA>(4.671_434_8e-1, z, 1.0));
+    let t = fma::<FMA>(a * z, p, a) / q;
+    (if t > 1.0 { 1.0 } else { t }).copysign(x)
 }
 
 #[inline(always)]
