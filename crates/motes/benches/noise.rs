@@ -110,9 +110,7 @@ elementwise! {
 #[divan::bench]
 fn scalar_tanh_f32(bencher: Bencher) {
     // Its time depends on the argument.
-    let x: Vec<f32> = (0..LEN)
-        .map(|i| i as f32 * 8.0 / LEN as f32 - 4.0)
-        .collect();
+    let x: Vec<f32> = (0..LEN).map(|i| i as f32 * 8.0 / LEN as f32 - 4.0).collect();
     let mut out = vec![0.0; LEN];
     bencher.counter(ItemsCount::new(LEN)).bench_local(|| {
         for (out, x) in black_box(&mut out).iter_mut().zip(&x) {

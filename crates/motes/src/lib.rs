@@ -3,6 +3,7 @@
 pub mod algorithms;
 mod averages;
 pub mod blocks;
+mod check;
 pub mod checkpoint;
 mod diagnostics;
 mod error;
@@ -24,10 +25,12 @@ pub mod settings;
 pub mod simd;
 mod state;
 pub mod summary;
+mod ticker;
 pub mod vmath;
 
 pub use averages::Averages;
 pub use blocks::Pool;
+pub use check::{Check, check_model};
 pub use diagnostics::{BatchMeans, Diagnostics};
 pub use error::{Error, ModelError, did_you_mean};
 pub use kept::KeptClouds;
@@ -40,3 +43,4 @@ pub use settings::Settings;
 pub use simd::instruction_set;
 pub use state::{Acceptance, State};
 pub use summary::Summary;
+pub use ticker::Ticker;

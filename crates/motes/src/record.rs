@@ -10,12 +10,12 @@ use crate::files::write_atomically;
 use crate::npz::NpzWriter;
 use crate::settings::Settings;
 use crate::summary::{Summary, posterior_moments};
-use crate::{Error, Model, Real, State, StepInfo};
+use crate::{Error, Model, Real, State, StepInfo, Ticker};
 
 /// More components than this are not traced.
 const TRACED: usize = 1000;
 /// How often a checkpoint is due when no number of steps is given.
-const CHECKPOINT_SECONDS: f64 = 10.0;
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How densely a run is recorded; results do not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +37,7 @@ pub struct RunDirectory {
     settings_digest: u32,
     /// Seconds spent before this process took over.
     seconds_before: f64,
-    last_checkpoint: Instant,
-    checkpoint_cost: Duration,
+    ticker: Ticker,
     line: Vec<u8>,
 }
 
@@ -168,8 +167,7 @@ impl RunDirectory {
             generations: Generations::new(checkpoint::directory(path)),
             settings_digest: settings_digest(settings),
             seconds_before,
-            last_checkpoint: Instant::now(),
-            checkpoint_cost: Duration::ZERO,
+            ticker: Ticker::new(CHECKPOINT_INTERVAL),
             line: Vec::new(),
         })
     }
@@ -215,17 +213,11 @@ impl RunDirectory {
         self.trace.write_all(line).map_err(Error::write(&self.path.join("trace.csv")))
     }
 
-    /// Whether a checkpoint should be written after step k. Writing takes at most a tenth of the time.
-    pub fn checkpoint_is_due(&self, k: u64) -> bool {
+    /// Whether a checkpoint should be written after step k.
+    pub fn checkpoint_is_due(&mut self, k: u64) -> bool {
         match self.recording.checkpoint_every {
             Some(every) => k.is_multiple_of(every),
-            None => {
-                // Reading the clock costs as much as a small step: look now and then.
-                k.is_multiple_of(16) && {
-                    let seconds = CHECKPOINT_SECONDS.max(10.0 * self.checkpoint_cost.as_secs_f64());
-                    self.last_checkpoint.elapsed().as_secs_f64() > seconds
-                }
-            }
+            None => self.ticker.tick(),
         }
     }
 
@@ -237,8 +229,8 @@ impl RunDirectory {
         let seconds = self.seconds_before + spent.as_secs_f64();
         let header = Header::of(state, self.settings_digest, self.trace_bytes, seconds);
         self.generations.write(state, &header)?;
-        self.checkpoint_cost = began.elapsed();
-        self.last_checkpoint = Instant::now();
+        // Writing must not take more than a tenth of the time.
+        self.ticker = Ticker::new(CHECKPOINT_INTERVAL.max(10 * began.elapsed()));
         Ok(())
     }
 

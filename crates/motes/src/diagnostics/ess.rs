@@ -3,7 +3,7 @@
 /// Once there are this many batches, neighbours are merged and batches become twice as long.
 const MAX_BATCHES: usize = 128;
 /// Fewer batches say too little about their own variance.
-const MIN_BATCHES: usize = 16;
+const MIN_BATCHES: usize = 8;
 
 /// Batch means of a vector-valued sequence.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,16 +72,22 @@ impl BatchMeans {
     }
 
     /// The variance of a component's mean that the scatter of its batches suggests.
+    ///
+    /// Batches shorter than the autocorrelation time suggest too little. So neighbours are merged again and again
+    /// while enough are left, and the largest answer counts: ESS is rather too low than too high.
     pub fn variance_of_mean(&self, i: usize) -> Option<f64> {
         let d = self.current.len();
-        let batches = self.means.len() / d.max(1);
-        if batches < MIN_BATCHES {
-            return None;
+        let mut means: Vec<f64> = self.means.iter().skip(i).step_by(d.max(1)).copied().collect();
+        let mut worst: Option<f64> = None;
+        while means.len() >= MIN_BATCHES {
+            let batches = means.len() as f64;
+            let mean = means.iter().sum::<f64>() / batches;
+            let scatter = means.iter().map(|m| (m - mean) * (m - mean)).sum::<f64>();
+            let variance = scatter / (batches - 1.0) / batches;
+            worst = Some(worst.map_or(variance, |w| w.max(variance)));
+            means = means.chunks_exact(2).map(|pair| 0.5 * (pair[0] + pair[1])).collect();
         }
-        let column = || (0..batches).map(|b| self.means[b * d + i]);
-        let mean = column().sum::<f64>() / batches as f64;
-        let scatter = column().map(|m| (m - mean) * (m - mean)).sum::<f64>();
-        Some(scatter / (batches - 1) as f64 / batches as f64)
+        worst
     }
 
     /// How many independent values would give a mean as good: variance over the variance of the mean.
@@ -108,10 +114,12 @@ mod tests {
             x = r * x + w;
             batches.add(&[x, w]);
         }
-        // 64 to 128 batches: a relative standard error of at most sqrt(2/63) = 18 %
-        let want = n as f64 * (1.0 - r) / (1.0 + r);
-        assert!((batches.ess(0).unwrap() / want).ln().abs() < 4.0 * 0.18);
-        assert!((batches.ess(1).unwrap() / n as f64).ln().abs() < 4.0 * 0.18);
+        // The estimate is the largest of five, on 8 to 128 batches: never much above the truth, a few times below at worst
+        // (8 batches have a relative standard error of sqrt(2/7) = 53 %).
+        for (i, want) in [(0, n as f64 * (1.0 - r) / (1.0 + r)), (1, n as f64)] {
+            let ratio = batches.ess(i).unwrap() / want;
+            assert!((0.3..1.3).contains(&ratio), "{i}: {ratio}");
+        }
         assert!((batches.variance(0) * (1.0 - r * r) - 1.0).abs() < 0.05);
         assert!(batches.means.capacity() <= 2 * MAX_BATCHES);
     }

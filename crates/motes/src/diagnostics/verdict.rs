@@ -49,7 +49,10 @@ impl Diagnostics {
         };
         let smaller = || {
             let halves = std::iter::successors(Some(h / 2.0), |h| Some(h / 2.0)).take(30);
-            halves.into_iter().find(|h| shadow(*h).is_some_and(|a| a >= SHADOW_GOAL)).map(two_digits)
+            let accepted = |h: &f64| shadow(*h).is_some_and(|a| a >= SHADOW_GOAL);
+            // A cloud that is too wide accepts almost any move inwards, so the model's own bound counts too.
+            let safe = settings.auto_step_size(model);
+            halves.into_iter().find(accepted).map(|h| two_digits(h.min(safe)))
         };
         let remedy = |suggestion: Option<f64>| match suggestion {
             Some(h) => format!("try --step-size {h}"),

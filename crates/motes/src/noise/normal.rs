@@ -20,14 +20,7 @@ pub(super) fn pair_f32<const FMA: bool>(radius: u32, angle: u32) -> (f32, f32) {
     let s = (angle << 2) as i32 as f32 * (0.5 / TWO_31);
     let z = s * s;
     // sin(πs/2) and cos(πs/2), off by 3e-9 and 7e-11 at most.
-    let sin = s * poly!(
-        f32,
-        z,
-        std::f32::consts::FRAC_PI_2,
-        -6.459_635e-1,
-        7.968_003e-2,
-        -4.601_658e-3
-    );
+    let sin = s * poly!(f32, z, std::f32::consts::FRAC_PI_2, -6.459_635e-1, 7.968_003e-2, -4.601_658e-3);
     #[rustfmt::skip]
     let cos = poly!(f32, z, 1.0, -1.233_700_5, 2.536_692_3e-1, -2.086_016_7e-2, 9.037_702e-4);
     let r = f32::from_bits(r.to_bits() ^ ((angle << 1) & 0x8000_0000));

@@ -20,11 +20,7 @@ fn known_answers() {
     fn check<const ROUNDS: usize>(expected: [[u32; 4]; 3]) {
         let inputs = [(ZERO, ZERO), (ONES, ONES), (PI, PI_KEY)];
         for ((counter, key), expected) in inputs.into_iter().zip(expected) {
-            assert_eq!(
-                threefry4x32::<ROUNDS>(key, counter),
-                expected,
-                "{ROUNDS} rounds"
-            );
+            assert_eq!(threefry4x32::<ROUNDS>(key, counter), expected, "{ROUNDS} rounds");
         }
     }
     check::<13>([
@@ -124,9 +120,8 @@ macro_rules! langevin_test {
                 let mut x: Vec<$float> = (0..len).map(|i| (i as $float).cos()).collect();
                 let h: f64 = 0.037;
                 let (step, scale) = (h as $float, (2.0 * h).sqrt() as $float);
-                let expected: Vec<$float> = (0..len)
-                    .map(|i| x[i] + (step * grad[i] + scale * z[i]))
-                    .collect();
+                let expected: Vec<$float> =
+                    (0..len).map(|i| x[i] + (step * grad[i] + scale * z[i])).collect();
                 assert!(noise().$method(9, first, &mut x, &grad, h, 10.0));
                 assert_eq!(x, expected);
                 for bad in [<$float>::NAN, 50.0, -50.0, <$float>::INFINITY] {
@@ -146,40 +141,19 @@ macro_rules! langevin_test {
     };
 }
 
-langevin_test!(
-    langevin_f32_is_normals_and_arithmetic,
-    langevin_f32,
-    normals_f32,
-    f32
-);
-langevin_test!(
-    langevin_f64_is_normals_and_arithmetic,
-    langevin_f64,
-    normals_f64,
-    f64
-);
+langevin_test!(langevin_f32_is_normals_and_arithmetic, langevin_f32, normals_f32, f32);
+langevin_test!(langevin_f64_is_normals_and_arithmetic, langevin_f64, normals_f64, f64);
 
 fn assert_close(got: f64, want: f64, tolerance: f64) {
-    assert!(
-        (got - want).abs() <= tolerance * want.abs(),
-        "{got:e} for {want:e}"
-    );
+    assert!((got - want).abs() <= tolerance * want.abs(), "{got:e} for {want:e}");
 }
 
 /// Box-Muller in `f64` with std's functions: `u`, and the place within the quarter turn.
 fn reference(u_below_half: f64, complement: f64, s: f64, swap: bool, minus: bool) -> (f64, f64) {
-    let ln = if u_below_half < 0.5 {
-        u_below_half.ln()
-    } else {
-        (-complement).ln_1p()
-    };
+    let ln = if u_below_half < 0.5 { u_below_half.ln() } else { (-complement).ln_1p() };
     let r = (-2.0 * ln).sqrt() * if minus { -1.0 } else { 1.0 };
     let (sin, cos) = (FRAC_PI_2 * s).sin_cos();
-    if swap {
-        (r * sin, r * cos)
-    } else {
-        (r * cos, r * sin)
-    }
+    if swap { (r * sin, r * cos) } else { (r * cos, r * sin) }
 }
 
 fn reference_f32(radius: u32, angle: u32) -> (f64, f64) {
@@ -192,11 +166,7 @@ fn reference_f32(radius: u32, angle: u32) -> (f64, f64) {
 fn reference_f64(radius: u64, angle: u64) -> (f64, f64) {
     let scale = 2.0f64.powi(-53);
     let k = (radius >> 11).max(1) as f64;
-    let u = if radius >> 11 == 0 {
-        scale / 2.0
-    } else {
-        k * scale
-    };
+    let u = if radius >> 11 == 0 { scale / 2.0 } else { k * scale };
     let s = ((angle << 2) >> 12) as f64 * 2.0f64.powi(-52) - 0.5;
     reference(u, 1.0 - u, s, angle >> 63 == 1, angle >> 62 & 1 == 1)
 }
@@ -237,28 +207,9 @@ fn normals_are_accurate() {
 
 #[test]
 fn extreme_words() {
-    let angles = [
-        0,
-        1,
-        0x1fff_ffff,
-        0x2000_0000,
-        0x7fff_ffff,
-        0x8000_0000,
-        u32::MAX,
-    ];
+    let angles = [0, 1, 0x1fff_ffff, 0x2000_0000, 0x7fff_ffff, 0x8000_0000, u32::MAX];
     let sqrt_half = (SQRT_2 / 2.0 * 2.0f64.powi(32)) as u32;
-    for radius in [
-        0,
-        1,
-        2,
-        3,
-        1 << 31,
-        sqrt_half,
-        sqrt_half - 300,
-        sqrt_half + 300,
-        u32::MAX - 2,
-        u32::MAX,
-    ] {
+    for radius in [0, 1, 2, 3, 1 << 31, sqrt_half, sqrt_half - 300, sqrt_half + 300, u32::MAX - 2, u32::MAX] {
         for angle in angles {
             let want = reference_f32(radius, angle);
             let got = normal::pair_f32::<false>(radius, angle);
@@ -318,15 +269,10 @@ fn moments() {
     for draws in [many_f32(noise(), 4), many_f64(noise(), 5)] {
         let n = draws.len() as f64;
         // The order, its moment, and the variance of that power of a normal.
-        for (order, moment, variance) in
-            [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)]
-        {
+        for (order, moment, variance) in [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)] {
             let mean = draws.iter().map(|z| z.powi(order)).sum::<f64>() / n;
             let errors = (mean - moment) / f64::sqrt(variance / n);
-            assert!(
-                errors.abs() < 4.0,
-                "order {order}: {errors} standard errors"
-            );
+            assert!(errors.abs() < 4.0, "order {order}: {errors} standard errors");
         }
     }
 }
@@ -334,13 +280,7 @@ fn moments() {
 /// The normal distribution function to 1e-7 (Abramowitz and Stegun, 26.2.17).
 fn phi(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
-    let coefficients = [
-        1.330_274_429,
-        -1.821_255_978,
-        1.781_477_937,
-        -0.356_563_782,
-        0.319_381_530,
-    ];
+    let coefficients = [1.330_274_429, -1.821_255_978, 1.781_477_937, -0.356_563_782, 0.319_381_530];
     let sum = t * coefficients.iter().fold(0.0, |sum, c| sum * t + c);
     let upper = (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt() * sum;
     if x < 0.0 { upper } else { 1.0 - upper }
@@ -399,10 +339,7 @@ fn tails() {
     for counts in counts {
         for (count, (limit, p)) in counts.into_iter().zip(probabilities) {
             let errors = (f64::from(count) - n * p) / (n * p).sqrt();
-            assert!(
-                errors.abs() < 4.0,
-                "beyond {limit}: {count}, {errors} standard errors"
-            );
+            assert!(errors.abs() < 4.0, "beyond {limit}: {count}, {errors} standard errors");
         }
     }
 }
@@ -431,20 +368,8 @@ fn no_correlations() {
         }
         check("next step", &draws, &many(noise(), 11));
         check("far step", &draws, &many(noise(), 10 | 1 << 32));
-        check(
-            "next seed",
-            &draws,
-            &many(Noise::new(SEED ^ 1, Purpose::Particles), 10),
-        );
-        check(
-            "far seed",
-            &draws,
-            &many(Noise::new(SEED ^ 1 << 63, Purpose::Particles), 10),
-        );
-        check(
-            "purpose",
-            &draws,
-            &many(Noise::new(SEED, Purpose::Accept), 10),
-        );
+        check("next seed", &draws, &many(Noise::new(SEED ^ 1, Purpose::Particles), 10));
+        check("far seed", &draws, &many(Noise::new(SEED ^ 1 << 63, Purpose::Particles), 10));
+        check("purpose", &draws, &many(Noise::new(SEED, Purpose::Accept), 10));
     }
 }

@@ -4,9 +4,7 @@ use super::*;
 
 /// A dense grid over [low, high], and points that approach zero from both sides.
 fn grid(low: f64, high: f64) -> Vec<f64> {
-    let mut x: Vec<f64> = (0..=200_000)
-        .map(|i| low + (high - low) * f64::from(i) / 200_000.0)
-        .collect();
+    let mut x: Vec<f64> = (0..=200_000).map(|i| low + (high - low) * f64::from(i) / 200_000.0).collect();
     for i in 0..4000 {
         let tiny = 2.0f64.powf(-f64::from(i) / 10.0);
         x.extend([tiny, -tiny]);
@@ -54,11 +52,7 @@ macro_rules! same {
 }
 
 fn sigmoid(x: f64) -> f64 {
-    if x < 0.0 {
-        x.exp() / (1.0 + x.exp())
-    } else {
-        1.0 / (1.0 + (-x).exp())
-    }
+    if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) }
 }
 
 fn softplus(x: f64) -> f64 {
@@ -69,14 +63,7 @@ fn softplus(x: f64) -> f64 {
 fn single_precision() {
     check!(exp_f32, f32, -103.0, 88.7, 2.5e-7, f64::exp);
     check!(exp_f32, f32, -1.0, 1.0, 2.5e-7, f64::exp);
-    check!(
-        ln_f32,
-        f32,
-        f64::from(f32::MIN_POSITIVE) / 8e6,
-        3e38,
-        2.5e-7,
-        f64::ln
-    );
+    check!(ln_f32, f32, f64::from(f32::MIN_POSITIVE) / 8e6, 3e38, 2.5e-7, f64::ln);
     check!(ln_f32, f32, 0.01, 3.0, 2.5e-7, f64::ln);
     check!(tanh_f32, f32, -12.0, 12.0, 3.6e-7, f64::tanh);
     check!(sigmoid_f32, f32, -100.0, 100.0, 3e-7, sigmoid);

@@ -1,0 +1,94 @@
+//! The command line, flag by flag.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::Config;
+
+/// Train latent variable models by maximum likelihood with clouds of particles.
+#[derive(Parser)]
+#[command(name = "motes", version, max_term_width = 110, arg_required_else_help = true, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  motes fit hierarchical                          the toy model of the paper, on generated data
+  motes fit hierarchical --algorithm pmgd --step-size 0.1 --particles 50 --steps 2000
+  motes fit --config runs/hierarchical-pgd-1/config.toml --seed 7     the same again with another seed
+  motes resume runs/hierarchical-pgd-1 --steps 5000                   go on where it ended
+
+Exit codes: 0 done; 1 ended early by choice and resumable; 2 error.";
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Fit a model and write a run directory
+    #[command(after_help = FIT_EXAMPLES)]
+    Fit(FitArgs),
+    /// Go on with an interrupted run, or give a finished one more steps
+    Resume(ResumeArgs),
+    /// Compare a model's derivatives with finite differences
+    CheckModel(CheckArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// bash, zsh, fish, elvish or powershell
+        shell: clap_complete::Shell,
+    },
+}
+
+const FIT_EXAMPLES: &str = "\
+Examples:
+  motes fit hierarchical --dim 1000 --particles 100 --algorithm pqn --step-size 0.05
+  motes fit hierarchical --data measurements.csv --target y --algorithm pmgd
+  motes fit hierarchical --algorithm marginal-mh --particles 4 --step-size 0.5 --steps 10000 --dim 1
+  motes fit hierarchical --grow 500:100,800:1000 --step-decay 0.6,100 --steps 2000
+  motes fit --config runs/hierarchical-pgd-1/config.toml --out again";
+
+#[derive(Args)]
+pub struct FitArgs {
+    /// The model: hierarchical (may be left out with --config)
+    pub model: Option<String>,
+    #[command(flatten)]
+    pub config: Config,
+    /// Take the settings of this file; flags override it
+    #[arg(long = "config", value_name = "FILE")]
+    pub config_file: Option<PathBuf>,
+    /// The run directory, new or empty [default: runs/<model>-<algorithm>-<n>]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// How a run is carried out; results do not depend on it.
+#[derive(Args)]
+pub struct How {
+    /// Threads [default: all]
+    #[arg(long, value_name = "T")]
+    pub threads: Option<usize>,
+    /// Show neither progress nor the summary
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+#[derive(Args)]
+pub struct ResumeArgs {
+    /// The run directory
+    pub dir: PathBuf,
+    /// The new total number of steps; burn-in stays
+    #[arg(long, value_name = "K")]
+    pub steps: Option<u64>,
+    #[command(flatten)]
+    pub how: How,
+}
+
+#[derive(Args)]
+pub struct CheckArgs {
+    /// The model: hierarchical
+    pub model: Option<String>,
+    #[command(flatten)]
+    pub config: Config,
+}

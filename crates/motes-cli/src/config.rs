@@ -1,0 +1,341 @@
+//! The settings of a run as flags and as `config.toml`: one structure for both, so that neither can know what the other does not.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::Args;
+use motes::record::Recording;
+use motes::settings::{
+    Algorithm, Growth, InitParticles, JointUpdate, Preconditioner, Settings, StepDecay, WarmStart, unknown,
+};
+use serde::{Deserialize, Serialize};
+
+/// The version of the file format; newer ones are refused.
+const VERSION: u32 = 1;
+
+macro_rules! config {
+    ($($(#[$meta:meta])* $field:ident: $ty:ty,)+) => {
+        /// Everything that determines a run. A field that is `None` was not chosen.
+        #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        pub struct Config {
+            /// The version of this format.
+            #[arg(skip)]
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub version: Option<u32>,
+            /// The model.
+            #[arg(skip)]
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub model: Option<String>,
+            /// The SHA-256 of the data.
+            #[arg(skip)]
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub data_sha256: Option<String>,
+            $($(#[$meta])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)+
+        }
+
+        impl Config {
+            /// These choices, and the other's where there are none.
+            pub fn or(self, other: Config) -> Config {
+                Config {
+                    version: self.version.or(other.version),
+                    model: self.model.or(other.model),
+                    data_sha256: self.data_sha256.or(other.data_sha256),
+                    $($field: self.$field.or(other.$field),)+
+                }
+            }
+        }
+    };
+}
+
+config! {
+    /// Read the data from a CSV file with a header [default: generated or embedded data]
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    data: PathBuf,
+    /// The column to explain [default: the last]
+    #[arg(long, value_name = "COL", help_heading = "Data")]
+    target: String,
+    /// The number of generated observations D_x (hierarchical) [default: 100]
+    #[arg(long, value_name = "D", help_heading = "Data")]
+    dim: usize,
+    /// The theta that data are generated with (hierarchical) [default: 1]
+    #[arg(long, value_name = "T", allow_negative_numbers = true, help_heading = "Data")]
+    true_theta: f64,
+    /// The seed that data are generated with (hierarchical) [default: 0]
+    #[arg(long, value_name = "S", help_heading = "Data")]
+    data_seed: u64,
+    /// pgd, pqn, pmgd, soul, em, marginal-mh or joint-mh [default: pgd]
+    #[arg(long, value_name = "NAME", help_heading = "Algorithm")]
+    algorithm: Algorithm,
+    /// The number of particles N [default: by model]
+    #[arg(long, value_name = "N", help_heading = "Algorithm")]
+    particles: usize,
+    /// The number of steps K [default: by model]
+    #[arg(long, value_name = "K", help_heading = "Algorithm")]
+    steps: u64,
+    /// Steps left out of the averages [default: K/2]
+    #[arg(long, value_name = "B", help_heading = "Algorithm")]
+    burn_in: u64,
+    /// The step size h, or auto: at most the model's default and half of 1 over the largest curvature [default: auto]
+    #[arg(long, value_name = "H", allow_negative_numbers = true, help_heading = "Algorithm")]
+    step_size: StepSize,
+    /// Let the step size decay as H (1 + k/k0)^-p
+    #[arg(long, value_name = "p,k0", help_heading = "Algorithm")]
+    step_decay: StepDecay,
+    /// Let there be N particles from step k on; new ones copy old ones chosen by the seed
+    #[arg(long, value_name = "k:N,...", help_heading = "Algorithm")]
+    grow: Growth,
+    /// What multiplies the theta-gradient: none, diagonal, adagrad, rmsprop or adam [default: by model]
+    #[arg(long, value_name = "NAME", help_heading = "Algorithm")]
+    preconditioner: Preconditioner,
+    /// Accept or reject each particle's move (MALA; pgd, pqn, pmgd)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Algorithm")]
+    adjust: bool,
+    /// Unadjusted steps before any accept-reject begins [default: half the burn-in]
+    #[arg(long, value_name = "A", help_heading = "Algorithm")]
+    adjust_after: u64,
+    /// The theta-update of joint-mh: pgd or pqn [default: pgd]
+    #[arg(long, value_name = "NAME", help_heading = "Algorithm")]
+    joint_update: JointUpdate,
+    /// Make K steps with a single particle first, and start from where it ends
+    #[arg(long, value_name = "[ALG:]1xK", help_heading = "Algorithm")]
+    warm_start: WarmStart,
+    /// The initial value of theta [default: 0]
+    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Algorithm")]
+    init_theta: f64,
+    /// The initial value of all particles, or prior [default: 0]
+    #[arg(long, value_name = "X|prior", allow_negative_numbers = true, help_heading = "Algorithm")]
+    init_particles: InitParticles,
+    /// The seed of all randomness [default: 0]
+    #[arg(long, value_name = "S", help_heading = "Algorithm")]
+    seed: u64,
+    /// The precision of particles, f32 or f64 [default: by model]
+    #[arg(long, value_name = "P", help_heading = "Algorithm")]
+    precision: Precision,
+    /// Steps between rows of trace.csv [default: 1]
+    #[arg(long, value_name = "n", help_heading = "Recording")]
+    trace_every: u64,
+    /// Keep clouds only from steps divisible by n; 0 keeps none [default: 1, thinned to 10,000 particles]
+    #[arg(long, value_name = "n", help_heading = "Recording")]
+    keep_clouds: u64,
+    /// Steps between checkpoints [default: every ten seconds or so]
+    #[arg(long, value_name = "n", help_heading = "Recording")]
+    checkpoint_every: u64,
+}
+
+/// A step size as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "NumberOrWord", into = "NumberOrWord")]
+pub enum StepSize {
+    Value(f64),
+    Auto,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum NumberOrWord {
+    Number(f64),
+    Word(String),
+}
+
+impl FromStr for StepSize {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(h) => Ok(StepSize::Value(h)),
+            Err(_) if text == "auto" => Ok(StepSize::Auto),
+            Err(_) => Err(format!("'{text}' is neither a number nor auto; write for example 0.01")),
+        }
+    }
+}
+
+impl TryFrom<NumberOrWord> for StepSize {
+    type Error = String;
+    fn try_from(raw: NumberOrWord) -> Result<Self, String> {
+        match raw {
+            NumberOrWord::Number(h) => Ok(StepSize::Value(h)),
+            NumberOrWord::Word(word) => word.parse(),
+        }
+    }
+}
+
+impl From<StepSize> for NumberOrWord {
+    fn from(step: StepSize) -> Self {
+        match step {
+            StepSize::Value(h) => NumberOrWord::Number(h),
+            StepSize::Auto => NumberOrWord::Word("auto".into()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    F32,
+    F64,
+}
+
+impl FromStr for Precision {
+    type Err = String;
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "f32" => Ok(Precision::F32),
+            "f64" => Ok(Precision::F64),
+            _ => Err(unknown("precision", word, &["f32", "f64"])),
+        }
+    }
+}
+
+impl Config {
+    /// Reads a config file.
+    pub fn read(path: &Path) -> Result<Config, String> {
+        let bytes = std::fs::read(path)
+            .map_err(|e| format!("cannot read the config {}: {e}; check the path", path.display()))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| format!("{} is not a text file; give the config.toml of a run", path.display()))?;
+        Config::parse(&text).map_err(|problem| format!("{}: {problem}", path.display()))
+    }
+
+    /// Parses the text of a config file.
+    pub fn parse(text: &str) -> Result<Config, String> {
+        let table: toml::Table = toml::from_str(text).map_err(|e| {
+            format!("{}; correct it or write a new one with `motes fit`", one_line(e.message()))
+        })?;
+        match table.get("version").and_then(toml::Value::as_integer) {
+            Some(v) if v == i64::from(VERSION) => {}
+            Some(v) if v > i64::from(VERSION) => {
+                return Err(format!(
+                    "it has format version {v} and this motes reads version {VERSION}; use a newer motes"
+                ));
+            }
+            _ => return Err(format!("it lacks a valid version; begin it with version = {VERSION}")),
+        }
+        let known = Config::keys();
+        if let Some(key) = table.keys().find(|k| !known.contains(k)) {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let guess = motes::did_you_mean(key, known)
+                .map(|k| format!("did you mean {k}?"))
+                .unwrap_or("remove it".into());
+            return Err(format!("there is no setting '{key}'; {guess}"));
+        }
+        table
+            .try_into()
+            .map_err(|e: toml::de::Error| format!("{}; correct that setting", one_line(e.message())))
+    }
+
+    /// All keys a file may have.
+    fn keys() -> Vec<String> {
+        let command = Config::augment_args(clap::Command::new("keys"));
+        let flags = command.get_arguments().filter_map(|a| a.get_long()).map(String::from);
+        flags.chain(["version", "model", "data-sha256"].map(String::from)).collect()
+    }
+
+    /// The text of a config file.
+    pub fn to_toml(&self) -> String {
+        let body = toml::to_string(self).expect("a config is plain data");
+        format!("# Replay with: motes fit --config <this file>\n{body}")
+    }
+
+    /// The settings that the choices amount to; `h` resolves auto once the model is known.
+    pub fn settings(&self, defaults: &Defaults) -> Result<Settings, String> {
+        let algorithm = self.algorithm.unwrap_or(Algorithm::Pgd);
+        if algorithm == Algorithm::Em {
+            let refused = [
+                ("--particles", self.particles.is_some()),
+                ("--step-size", self.step_size.is_some()),
+                ("--adjust", self.adjust == Some(true)),
+                ("--preconditioner", self.preconditioner.is_some_and(|p| p != Preconditioner::None)),
+                ("--init-particles", self.init_particles.is_some()),
+            ];
+            if let Some((flag, _)) = refused.iter().find(|(_, given)| *given) {
+                return Err(format!(
+                    "em is exact and has no particles, so {flag} has no meaning; leave it out"
+                ));
+            }
+        }
+        let steps = self.steps.unwrap_or(defaults.steps);
+        let burn_in = self.burn_in.unwrap_or(steps / 2);
+        let settings = Settings {
+            algorithm,
+            particles: self.particles.unwrap_or(defaults.particles),
+            steps,
+            burn_in,
+            step_size: match self.step_size {
+                Some(StepSize::Value(h)) => h,
+                _ => defaults.step_size,
+            },
+            step_decay: self.step_decay,
+            grow: self.grow.clone().unwrap_or_default(),
+            preconditioner: self.preconditioner.unwrap_or(Preconditioner::None),
+            adjust: self.adjust.unwrap_or(false),
+            adjust_after: self.adjust_after.unwrap_or(burn_in / 2),
+            joint_update: self.joint_update.unwrap_or(JointUpdate::Pgd),
+            warm_start: self.warm_start,
+            init_theta: self.init_theta.unwrap_or(0.0),
+            init_particles: self.init_particles.unwrap_or(InitParticles::Value(0.0)),
+            seed: self.seed.unwrap_or(0),
+            keep_clouds: self.keep_clouds.unwrap_or(1),
+        };
+        if settings.theta_is_computed() && self.init_theta.is_some() {
+            return Err(format!(
+                "{algorithm} computes theta from the particles; leave --init-theta out and use --init-particles"
+            ));
+        }
+        for (flag, value) in
+            [("--trace-every", self.trace_every), ("--checkpoint-every", self.checkpoint_every)]
+        {
+            if value == Some(0) {
+                return Err(format!("{flag} 0 is not a number of steps; use 1 or more"));
+            }
+        }
+        Ok(settings)
+    }
+
+    /// The choices with every default written out, so that a replay does not depend on them.
+    pub fn resolved(&self, settings: &Settings, precision: Precision) -> Config {
+        let cloud = settings.has_cloud();
+        let mut full = self.clone();
+        full.version = Some(VERSION);
+        full.algorithm = Some(settings.algorithm);
+        full.steps = Some(settings.steps);
+        full.burn_in = Some(settings.burn_in);
+        full.seed = Some(settings.seed);
+        full.precision = Some(precision);
+        full.trace_every.get_or_insert(1);
+        if !settings.theta_is_computed() {
+            full.init_theta = Some(settings.init_theta);
+        }
+        if cloud {
+            full.particles = Some(settings.particles);
+            full.step_size = Some(StepSize::Value(settings.step_size));
+            full.preconditioner = Some(settings.preconditioner);
+            full.adjust = Some(settings.adjust);
+            full.init_particles = Some(settings.init_particles);
+            full.keep_clouds = Some(settings.keep_clouds);
+        }
+        if settings.accepts() {
+            full.adjust_after = Some(settings.adjust_after);
+        }
+        if settings.algorithm == Algorithm::JointMh {
+            full.joint_update = Some(settings.joint_update);
+        }
+        full
+    }
+
+    pub fn recording(&self) -> Recording {
+        Recording { trace_every: self.trace_every.unwrap_or(1), checkpoint_every: self.checkpoint_every }
+    }
+}
+
+/// What a model suggests where nothing was chosen.
+pub struct Defaults {
+    pub particles: usize,
+    pub steps: u64,
+    pub step_size: f64,
+    pub precision: Precision,
+}
+
+/// A message of several lines as one.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,185 @@
+//! `motes fit` and `motes resume`.
+
+use std::path::{Path, PathBuf};
+
+use motes::memory;
+use motes::record::RunDirectory;
+use motes::settings::{Algorithm, Settings};
+use motes::{Ended, Error, Model, Observer, Pool, Real, State, Summary};
+
+use crate::args::{FitArgs, How, ResumeArgs};
+use crate::config::{Config, Precision, StepSize};
+use crate::models::{self, Source};
+use crate::progress::{Interrupt, Progress};
+use crate::show;
+
+/// A run that is fully described and can begin.
+struct Plan {
+    config: Config,
+    settings: Settings,
+    source: Source,
+    how: How,
+}
+
+/// Where a run begins.
+enum From {
+    Scratch { out: Option<PathBuf> },
+    Directory(PathBuf),
+}
+
+/// Fits a model.
+pub fn fit(args: FitArgs) -> Result<Ended, String> {
+    let file = args.config_file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+    let model = models::name(args.model.as_deref(), file.model.as_deref())?;
+    let mut flags = args.config;
+    flags.model = Some(model);
+    if let Some(path) = &flags.data {
+        // A run is resumed from anywhere.
+        let absolute = std::path::absolute(path);
+        flags.data =
+            Some(absolute.map_err(|e| format!("cannot use {}: {e}; check the path", path.display()))?);
+    }
+    start(flags.or(file), args.how, From::Scratch { out: args.out })
+}
+
+/// Continues a run.
+pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
+    let file = args.dir.join("config.toml");
+    if !file.exists() {
+        return Err(format!(
+            "{} is not a run directory (it has no config.toml); give the directory that `motes fit` named",
+            args.dir.display()
+        ));
+    }
+    let mut config = Config::read(&file)?;
+    if let Some(steps) = args.steps {
+        let before = config.steps.unwrap_or(0);
+        if steps < before {
+            return Err(format!(
+                "--steps {steps} is the new total and {before} were asked for before; give a larger number"
+            ));
+        }
+        config.steps = Some(steps);
+    }
+    start(config, args.how, From::Directory(args.dir))
+}
+
+fn start(mut config: Config, how: How, from: From) -> Result<Ended, String> {
+    let model = config.model.clone().ok_or("the config names no model; add model = \"...\"")?;
+    let defaults = models::defaults(&model);
+    let precision = config.precision.unwrap_or(defaults.precision);
+    let real_bytes = if precision == Precision::F32 { 4 } else { 8 };
+    let mut settings = config.settings(&defaults)?;
+    if how.threads == Some(0) {
+        return Err("--threads 0 leaves nobody to work; use 1 or more, or leave it out".into());
+    }
+    memory::check(models::shape_before_data(&config, real_bytes), &settings)?;
+    let source = Source::load(&mut config)?;
+    if config.data_sha256.as_ref().is_some_and(|sha| *sha != source.sha256) {
+        return Err(
+            "the data have changed since this config was written (their SHA-256 differs); restore them or start a new run without --config".into(),
+        );
+    }
+    config.data_sha256 = Some(source.sha256.clone());
+    let auto = !matches!(config.step_size, Some(StepSize::Value(_))) && settings.algorithm != Algorithm::Em;
+    if auto {
+        // The curvature needs no precision of its own.
+        settings.step_size = settings.auto_step_size(&*source.build::<f64>());
+    }
+    config = config.resolved(&settings, precision);
+    let plan = Plan { config, settings, source, how };
+    if auto && !plan.how.quiet {
+        eprintln!("step size {} (auto)", plan.settings.step_size);
+    }
+    match precision {
+        Precision::F32 => carry_out::<f32>(plan, from),
+        Precision::F64 => carry_out::<f64>(plan, from),
+    }
+}
+
+fn carry_out<F: Real>(plan: Plan, from: From) -> Result<Ended, String> {
+    let model = plan.source.build::<F>();
+    let model = &*model;
+    plan.settings.validate(model).map_err(|e| e.to_string())?;
+    let real_bytes = size_of::<F>();
+    let d_x = model.d_x();
+    let shape = memory::Shape { d_theta: model.d_theta(), d_x, data_bytes: 0, real_bytes };
+    memory::check(shape, &plan.settings)?;
+    if !plan.how.quiet {
+        plan.source.notes.iter().for_each(|note| eprintln!("{note}"));
+        if plan.settings.accepts() && plan.settings.adjust_after > 0 {
+            eprintln!("accept-reject begins after {} steps", plan.settings.adjust_after);
+        }
+    }
+    let pool = Pool::new(plan.how.threads).map_err(|e| e.to_string())?;
+    let interrupt = Interrupt::install().map_err(|e| format!("cannot listen for Ctrl-C: {e}; try again"))?;
+    pool.install(|| loop_and_write(&plan, model, from, interrupt)).map_err(|e| e.to_string())
+}
+
+fn loop_and_write<F: Real>(
+    plan: &Plan,
+    model: &dyn Model<F>,
+    from: From,
+    mut interrupt: Interrupt,
+) -> Result<Ended, Error> {
+    let (settings, recording) = (&plan.settings, plan.config.recording());
+    let config = plan.config.to_toml();
+    let (mut state, mut directory) = match from {
+        From::Scratch { out } => {
+            let out = match out {
+                Some(out) => out,
+                None => next_default(model.name(), settings.algorithm)?,
+            };
+            let directory = RunDirectory::create(&out, &config, model, settings, recording)?;
+            (motes::start(model, settings)?, directory)
+        }
+        From::Directory(dir) => {
+            let mut state = State::initial(model, settings);
+            let (directory, warnings) = RunDirectory::resume(&dir, model, settings, recording, &mut state)?;
+            warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+            RunDirectory::write_config(&dir, &config)?;
+            if state.k == 0 {
+                state = motes::start(model, settings)?;
+            }
+            if !plan.how.quiet {
+                eprintln!("going on from step {}", state.k);
+            }
+            (state, directory)
+        }
+    };
+    let mut progress = Progress::new(settings.steps, plan.how.quiet);
+    let mut observers: [&mut dyn Observer<F>; 2] = [&mut progress, &mut interrupt];
+    let outcome = motes::run(model, settings, &mut state, Some(&mut directory), &mut observers);
+    progress.finish();
+    let (ended, spent) = outcome?;
+    if ended == Ended::Early {
+        if !plan.how.quiet {
+            let dir = directory.path().display();
+            eprintln!("stopped after step {} of {}; go on with: motes resume {dir}", state.k, settings.steps);
+        }
+        return Ok(ended);
+    }
+    let seconds = directory.seconds_before() + spent.as_secs_f64();
+    let choices = serde_json::to_value(&plan.config).expect("a config is plain data");
+    let summary = Summary::of(model, settings, choices, &state, seconds);
+    directory.finish(model, &state, spent, &summary)?;
+    if !plan.how.quiet {
+        print!("{}", show::summary(&summary, model, settings, &state, directory.path()));
+    }
+    Ok(ended)
+}
+
+/// The first of runs/<model>-<algorithm>-1, -2, ... that is not taken, made here so that nobody else takes it.
+fn next_default(model: &str, algorithm: Algorithm) -> Result<PathBuf, Error> {
+    let runs = Path::new("runs");
+    std::fs::create_dir_all(runs).map_err(Error::io("make", runs))?;
+    let mut number = 1;
+    loop {
+        let dir = runs.join(format!("{model}-{algorithm}-{number}"));
+        match std::fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
+            Err(e) => return Err(Error::io("make", &dir)(e)),
+        }
+    }
+}

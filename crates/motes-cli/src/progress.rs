@@ -1,0 +1,121 @@
+//! Progress: a bar with rate and ETA on a terminal, a plain line now and then elsewhere.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use motes::{Flow, Observer, Real, StepInfo, Ticker};
+
+const LINE_SECONDS: u64 = 10;
+
+/// Shows how far a run has come.
+pub struct Progress {
+    style: Style,
+    began: Instant,
+    first: Option<u64>,
+    steps: u64,
+    ticker: Ticker,
+    last_line: Instant,
+}
+
+enum Style {
+    Bar(ProgressBar),
+    Lines,
+    Quiet,
+}
+
+impl Progress {
+    /// Progress towards `steps` steps.
+    pub fn new(steps: u64, quiet: bool) -> Self {
+        let style = match (quiet, std::io::stderr().is_terminal()) {
+            (true, _) => Style::Quiet,
+            (false, false) => Style::Lines,
+            (false, true) => {
+                let bar = ProgressBar::new(steps);
+                let template = "{wide_bar:.cyan/dim} {human_pos}/{human_len} steps  {msg}  ETA {eta}";
+                bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
+                Style::Bar(bar)
+            }
+        };
+        let now = Instant::now();
+        let ticker = Ticker::new(Duration::from_millis(50));
+        Progress { style, began: now, first: None, steps, ticker, last_line: now }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        if let Style::Bar(bar) = &self.style {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl<F: Real> Observer<F> for Progress {
+    fn observe(&mut self, info: &StepInfo<'_, F>) -> Flow {
+        let first = *self.first.get_or_insert(info.k);
+        if !self.ticker.tick() {
+            return Flow::Continue;
+        }
+        let rate = (info.k - first) as f64 / self.began.elapsed().as_secs_f64();
+        match &self.style {
+            Style::Quiet => {}
+            Style::Bar(bar) => {
+                bar.set_position(info.k);
+                bar.set_message(format!("{} steps/s", grouped(rate)));
+            }
+            Style::Lines => {
+                if self.last_line.elapsed() >= Duration::from_secs(LINE_SECONDS) && rate > 0.0 {
+                    self.last_line = Instant::now();
+                    let left = (self.steps - info.k) as f64 / rate;
+                    eprintln!(
+                        "step {} of {}, {} steps/s, {left:.0} s to go",
+                        info.k,
+                        self.steps,
+                        grouped(rate)
+                    );
+                }
+            }
+        }
+        Flow::Continue
+    }
+}
+
+/// Stops a run when a signal has come.
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Listens for Ctrl-C and SIGTERM; the second one ends the process at once (the last checkpoint stays good).
+    pub fn install() -> std::io::Result<Self> {
+        use signal_hook::consts::{SIGINT, SIGTERM};
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&flag))?;
+            signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        }
+        Ok(Interrupt(flag))
+    }
+}
+
+impl<F: Real> Observer<F> for Interrupt {
+    fn observe(&mut self, _info: &StepInfo<'_, F>) -> Flow {
+        if self.0.load(Ordering::Relaxed) { Flow::Stop } else { Flow::Continue }
+    }
+}
+
+/// A number with its thousands apart.
+pub fn grouped(value: f64) -> String {
+    if value < 100.0 {
+        return format!("{value:.1}");
+    }
+    let digits = format!("{value:.0}");
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}

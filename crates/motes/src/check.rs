@@ -1,0 +1,177 @@
+//! Are a model's derivatives right? Finite differences tell, piece by piece, where and by how much they are not.
+
+use crate::noise::{Noise, Purpose};
+use crate::{At, Error, Model, ModelError};
+
+/// Larger relative errors than this are reported as wrong; central differences of right gradients stay far below.
+const TOLERANCE: f64 = 1e-5;
+/// Random points tried.
+const POINTS: u64 = 3;
+/// Coordinates tried per point and piece: large models are sampled.
+const COORDINATES: usize = 24;
+
+/// The worst disagreement found for one piece of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    /// Which piece.
+    pub piece: &'static str,
+    /// The largest error, relative to the size of the terms that are compared.
+    pub error: f64,
+    /// Where it is and what was found there.
+    pub place: String,
+}
+
+impl Check {
+    /// Whether the piece is right as far as differences can tell.
+    pub fn passed(&self) -> bool {
+        self.error <= TOLERANCE
+    }
+
+    fn new(piece: &'static str) -> Self {
+        Check { piece, error: 0.0, place: String::new() }
+    }
+
+    fn compare(&mut self, given: f64, expected: f64, scale: f64, place: impl FnOnce() -> String) {
+        let error = (given - expected).abs() / scale.max(given.abs()).max(expected.abs()).max(1e-300);
+        if !(error <= self.error) {
+            self.error = if error.is_nan() { f64::INFINITY } else { error };
+            self.place = format!("at {}: {given:.6e} given, {expected:.6e} expected", place());
+        }
+    }
+}
+
+/// Evaluates a model at single points, with buffers of its own.
+struct Probe<'m> {
+    model: &'m dyn Model<f64>,
+    scratch: Vec<f64>,
+}
+
+impl Probe<'_> {
+    fn at<'a>(theta: &'a [f64], x: &'a [f64]) -> At<'a, f64> {
+        At { theta, x, batch: None, parallel: true }
+    }
+
+    fn gradients(&mut self, theta: &[f64], x: &[f64]) -> Result<(Vec<f64>, Vec<f64>), ModelError> {
+        let (mut gt, mut gx) = (vec![f64::NAN; theta.len()], vec![f64::NAN; x.len()]);
+        self.model.gradients(Self::at(theta, x), &mut gt, &mut gx, &mut self.scratch)?;
+        Ok((gt, gx))
+    }
+
+    /// l(theta, x), if the model gives it.
+    fn log_density(&mut self, theta: &[f64], x: &[f64]) -> Result<Option<f64>, ModelError> {
+        let Some(density) = self.model.log_density() else { return Ok(None) };
+        let mut out = [f64::NAN];
+        density.log_density(Self::at(theta, x), &mut out, &mut self.scratch)?;
+        Ok(Some(out[0]))
+    }
+}
+
+/// The central difference of f along coordinate i of v.
+fn difference<T>(
+    v: &mut [f64],
+    i: usize,
+    mut f: impl FnMut(&[f64]) -> Result<T, ModelError>,
+) -> Result<(T, T, f64), ModelError> {
+    let (value, step) = (v[i], 1e-5 * v[i].abs().max(1.0));
+    v[i] = value + step;
+    let up = f(v)?;
+    v[i] = value - step;
+    let down = f(v)?;
+    v[i] = value;
+    Ok((up, down, 2.0 * step))
+}
+
+/// Compares every derivative that a model gives with finite differences of what it derives from, at random points.
+///
+/// Without a log density, the gradients are checked against each other: the mixed second derivatives must agree.
+pub fn check_model(model: &dyn Model<f64>, seed: u64) -> Result<Vec<Check>, Error> {
+    check(model, seed).map_err(|source| Error::Model { step: 0, source })
+}
+
+fn check(model: &dyn Model<f64>, seed: u64) -> Result<Vec<Check>, ModelError> {
+    let (d_theta, d_x) = (model.d_theta(), model.d_x());
+    let mut probe = Probe { model, scratch: vec![0.0; model.scratch_len(2)] };
+    let (mut grad_theta, mut grad_x) = (Check::new("theta-gradient"), Check::new("x-gradient"));
+    let mut mixed = Check::new("mixed second derivatives");
+    let mut hessian = Check::new("theta-Hessian");
+    let mut m_step = Check::new("M-step");
+    let mut blocks = Check::new("sums over a block of particles");
+    for point in 0..POINTS {
+        let draw = |purpose_index: u64, len: usize| {
+            let mut v = vec![0.0; len];
+            Noise::new(seed, Purpose::Check).normals_f64(point, purpose_index << 40, &mut v);
+            v
+        };
+        let (mut theta, mut x, other) = (draw(0, d_theta), draw(1, d_x), draw(2, d_x));
+        let (gt, gx) = probe.gradients(&theta, &x)?;
+        let some = |d: usize| (0..d).step_by(d.div_ceil(COORDINATES));
+        let norm = |v: &[f64]| v.iter().fold(0.0f64, |m, a| m.max(a.abs()));
+
+        if let Some(l) = probe.log_density(&theta, &x)? {
+            // What rounding of l leaves of a difference quotient.
+            let noise = 1e-10 * l.abs();
+            for i in some(d_theta) {
+                let (up, down, step) = difference(&mut theta, i, |t| probe.log_density(t, &x))?;
+                let expected = (up.unwrap_or(f64::NAN) - down.unwrap_or(f64::NAN)) / step;
+                grad_theta
+                    .compare(gt[i], expected, 1e-3 * norm(&gt) + noise / TOLERANCE, || format!("theta[{i}]"));
+            }
+            for i in some(d_x) {
+                let (up, down, step) = difference(&mut x, i, |x| probe.log_density(&theta, x))?;
+                let expected = (up.unwrap_or(f64::NAN) - down.unwrap_or(f64::NAN)) / step;
+                grad_x.compare(gx[i], expected, 1e-3 * norm(&gx) + noise / TOLERANCE, || format!("x[{i}]"));
+            }
+        } else {
+            for i in some(d_theta) {
+                let (up, down, step) = difference(&mut theta, i, |t| Ok(probe.gradients(t, &x)?.1))?;
+                for j in some(d_x) {
+                    let from_x = (up[j] - down[j]) / step;
+                    let (xu, xd, xs) = difference(&mut x, j, |x| Ok(probe.gradients(&theta, x)?.0[i]))?;
+                    mixed.compare(from_x, (xu - xd) / xs, 1e-3 * norm(&gx), || format!("theta[{i}], x[{j}]"));
+                }
+            }
+        }
+        if let Some(h) = model.theta_hessian() {
+            let mut matrix = vec![f64::NAN; d_theta * d_theta];
+            h.theta_hessian(Probe::at(&theta, &x), &mut matrix, &mut probe.scratch)?;
+            for i in some(d_theta) {
+                let (up, down, step) = difference(&mut theta, i, |t| Ok(probe.gradients(t, &x)?.0))?;
+                for j in some(d_theta) {
+                    let expected = (up[j] - down[j]) / step;
+                    let given = matrix[i * d_theta + j];
+                    hessian
+                        .compare(given, expected, 1e-3 * norm(&matrix), || format!("theta[{i}], theta[{j}]"));
+                }
+            }
+        }
+        let pair: Vec<f64> = x.iter().chain(&other).copied().collect();
+        let (sum, rows) = probe.gradients(&theta, &pair)?;
+        let (other_gt, other_gx) = probe.gradients(&theta, &other)?;
+        for i in 0..d_theta {
+            blocks.compare(sum[i], gt[i] + other_gt[i], norm(&gt), || format!("theta[{i}]"));
+        }
+        for (i, (given, expected)) in rows.iter().zip(gx.iter().chain(&other_gx)).enumerate() {
+            blocks.compare(*given, *expected, norm(&gx), || format!("particle {}, x[{}]", i / d_x, i % d_x));
+        }
+        if let Some(m) = model.m_step() {
+            let mut mean = vec![0.0; m.statistics_len()];
+            m.statistics(&pair, &mut mean)?;
+            mean.iter_mut().for_each(|s| *s /= 2.0);
+            let mut best = theta.clone();
+            m.m_step(&mean, &mut best)?;
+            let (left, _) = probe.gradients(&best, &pair)?;
+            for i in 0..d_theta {
+                m_step.compare(left[i], 0.0, norm(&gt), || format!("theta[{i}] of the maximiser"));
+            }
+        }
+    }
+    let mut checks = Vec::new();
+    match model.log_density() {
+        Some(_) => checks.extend([grad_theta, grad_x]),
+        None => checks.push(mixed),
+    }
+    checks.extend(model.theta_hessian().map(|_| hessian));
+    checks.extend(model.m_step().map(|_| m_step));
+    checks.push(blocks);
+    Ok(checks)
+}
