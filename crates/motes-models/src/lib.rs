@@ -1,5 +1,6 @@
 //! The models of Motes and the readers of their data.
 
+pub mod data;
 mod hierarchical;
 
 pub use hierarchical::Hierarchical;

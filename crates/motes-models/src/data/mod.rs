@@ -1,0 +1,33 @@
+//! Readers of data, and what is done to the data before a fit.
+
+mod classification;
+mod csv;
+mod split;
+mod standardize;
+
+use sha2::{Digest, Sha256};
+
+pub use classification::{Classification, Features, classification, classification_like, column, features};
+pub use csv::{Table, read_table};
+pub use split::{Split, train_test_split};
+pub use standardize::Moments;
+
+/// Data that cannot be used: one sentence that names the place and ends with the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DataError(String);
+
+/// The embedded data set: Breast Cancer Wisconsin (Original), W. H. Wolberg, CC BY 4.0; see data/README.md.
+pub mod wisconsin {
+    /// The name used in messages.
+    pub const NAME: &str = "wisconsin-breast-cancer.csv";
+    /// The file itself.
+    pub const BYTES: &[u8] = include_bytes!("../../../../data/wisconsin-breast-cancer.csv");
+    /// What is left out by default.
+    pub const DROP: &[&str] = &["id"];
+}
+
+/// The SHA-256 of a file's bytes, in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
