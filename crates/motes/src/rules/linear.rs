@@ -36,7 +36,7 @@ pub(crate) fn cholesky_solve(a: &mut [f64], b: &mut [f64]) -> Result<(), &'stati
 /// The largest row sum of magnitudes: an upper bound of every eigenvalue's magnitude.
 pub(crate) fn row_sum_norm(a: &[f64], d: usize) -> f64 {
     let sums = a.chunks_exact(d).map(|row| row.iter().map(|v| v.abs()).sum::<f64>());
-    sums.fold(0.0, |m: f64, s| if s.is_nan() { f64::NAN } else { m.max(s) })
+    sums.fold(0.0, |m: f64, s| if s.is_nan() || m.is_nan() { f64::NAN } else { m.max(s) })
 }
 
 #[cfg(test)]
