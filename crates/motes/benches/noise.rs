@@ -47,19 +47,19 @@ fn uniforms(bencher: Bencher) {
     });
 }
 
-#[divan::bench]
-fn langevin_f32(bencher: Bencher) {
-    let (mut x, grad, mut step) = (vec![0.0; LEN], vec![0.0; LEN], 0);
-    bencher.counter(ItemsCount::new(LEN)).bench_local(|| {
+#[divan::bench(args = [100, LEN])]
+fn langevin_f32(bencher: Bencher, len: usize) {
+    let (mut x, grad, mut step) = (vec![0.0; len], vec![0.0; len], 0);
+    bencher.counter(ItemsCount::new(len)).bench_local(|| {
         step += 1;
         noise().langevin_f32(step, 0, black_box(&mut x), black_box(&grad), 1e-3, 1e3)
     });
 }
 
-#[divan::bench]
-fn langevin_f64(bencher: Bencher) {
-    let (mut x, grad, mut step) = (vec![0.0; LEN], vec![0.0; LEN], 0);
-    bencher.counter(ItemsCount::new(LEN)).bench_local(|| {
+#[divan::bench(args = [100, LEN])]
+fn langevin_f64(bencher: Bencher, len: usize) {
+    let (mut x, grad, mut step) = (vec![0.0; len], vec![0.0; len], 0);
+    bencher.counter(ItemsCount::new(len)).bench_local(|| {
         step += 1;
         noise().langevin_f64(step, 0, black_box(&mut x), black_box(&grad), 1e-3, 1e3)
     });

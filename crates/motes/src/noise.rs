@@ -218,19 +218,17 @@ fill!(normals_f32_kernel, batch_f32, BATCH_F32, f32);
 fill!(normals_f64_kernel, batch_f64, BATCH_F64, f64);
 fill!(uniforms_kernel, batch_uniform, BATCH_F64, f64);
 
-/// Moves `x` and tells whether it stays within the limit. No fused multiply-add: the plain
-/// formula can be checked from outside.
+/// Moves `x`, and clears the places of `inside` where it leaves the limit. No fused multiply-add:
+/// the plain formula can be checked from outside.
 macro_rules! update {
-    ($bits:ty, $len:expr, $x:expr, $grad:expr, $z:expr, $by:expr) => {{
+    ($bits:ty, $len:expr, $x:expr, $grad:expr, $z:expr, $by:expr, $inside:expr) => {{
         let len = $len;
         let (x, grad, z) = (&mut $x[..len], &$grad[..len], &$z[..len]);
         let [h, scale, limit] = $by;
-        let mut inside = 1;
         for i in 0..len {
             x[i] += h * grad[i] + scale * z[i];
-            inside &= <$bits>::from(x[i].abs() <= limit);
+            $inside[i] &= <$bits>::from(x[i].abs() <= limit);
         }
-        inside == 1
     }};
 }
 
@@ -246,19 +244,19 @@ macro_rules! langevin {
             by: [$float; 3],
         ) -> bool {
             assert_eq!(x.len(), grad.len());
-            let mut inside = true;
+            let mut inside = [1; $size];
             let mut z = [0.0; $size];
             for (batch, skip, range) in Walk::new(first, x.len(), $size) {
                 $batch::<FMA>(key, step, batch, &mut z);
                 let (x, grad) = (&mut x[range.clone()], &grad[range]);
                 // Whole batches have a length that the compiler knows, and need no loop.
                 if x.len() == $size {
-                    inside &= update!($bits, $size, x, grad, z, by);
+                    update!($bits, $size, x, grad, z, by, inside);
                 } else {
-                    inside &= update!($bits, x.len(), x, grad, z[skip..], by);
+                    update!($bits, x.len(), x, grad, z[skip..], by, inside);
                 }
             }
-            inside
+            inside == [1; $size]
         }
     };
 }

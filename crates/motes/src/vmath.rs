@@ -13,6 +13,9 @@ use crate::simd::dispatch;
 macro_rules! functions {
     ($($(#[$meta:meta])* $name:ident, $float:ty = $module:ident :: $scalar:ident;)*) => {
         /// The same functions on an array of lanes, for use inside dispatched kernels.
+        ///
+        /// Sixteen lanes or more run as fast as slices; fewer are unrolled before they can be
+        /// vectorised well.
         pub mod lanes {
             $(
                 $(#[$meta])*
