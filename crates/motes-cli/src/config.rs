@@ -64,7 +64,7 @@ config! {
     /// The seed that data are generated with (hierarchical) [default: 0]
     #[arg(long, value_name = "S", help_heading = "Data")]
     data_seed: u64,
-    /// pgd, pqn, pmgd, soul, em, marginal-mh or joint-mh [default: pgd]
+    /// pgd, pqn, pmgd, soul, em, mean-field, marginal-mh or joint-mh [default: pgd]
     #[arg(long, value_name = "NAME", help_heading = "Algorithm")]
     algorithm: Algorithm,
     /// The number of particles N [default: by model]
@@ -100,6 +100,9 @@ config! {
     /// Make K steps with a single particle first, and start from where it ends
     #[arg(long, value_name = "[ALG:]1xK", help_heading = "Algorithm")]
     warm_start: WarmStart,
+    /// Take gradients over mini-batches of B data terms, rescaled by M/B
+    #[arg(long, value_name = "B", help_heading = "Algorithm")]
+    batch: usize,
     /// The initial value of theta [default: 0]
     #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Algorithm")]
     init_theta: f64,
@@ -115,6 +118,9 @@ config! {
     /// Steps between rows of trace.csv [default: 1]
     #[arg(long, value_name = "n", help_heading = "Recording")]
     trace_every: u64,
+    /// Steps between rows of trace.csv that have test metrics of the cloud [default: none]
+    #[arg(long, value_name = "n", help_heading = "Recording")]
+    metrics_every: u64,
     /// Keep clouds only from steps divisible by n; 0 keeps none [default: 1, thinned to 10,000 particles]
     #[arg(long, value_name = "n", help_heading = "Recording")]
     keep_clouds: u64,
@@ -274,6 +280,8 @@ impl Config {
             init_theta: self.init_theta.unwrap_or(0.0),
             init_particles: self.init_particles.unwrap_or(InitParticles::Value(0.0)),
             seed: self.seed.unwrap_or(0),
+            batch: self.batch,
+            metrics_every: self.metrics_every.unwrap_or(0),
             keep_clouds: self.keep_clouds.unwrap_or(1),
         };
         if settings.theta_is_computed() && self.init_theta.is_some() {

@@ -162,7 +162,7 @@ fn loop_and_write<F: Real>(
     let seconds = directory.seconds_before() + spent.as_secs_f64();
     let choices = serde_json::to_value(&plan.config).expect("a config is plain data");
     let summary = Summary::of(model, settings, choices, &state, seconds);
-    directory.finish(model, &state, spent, &summary)?;
+    directory.finish(model, settings, &state, spent, &summary)?;
     if !plan.how.quiet {
         print!("{}", show::summary(&summary, model, settings, &state, directory.path()));
     }

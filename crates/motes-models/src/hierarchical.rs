@@ -169,7 +169,7 @@ impl<F: Real> ExactEm for Hierarchical<F> {
 }
 
 impl<F: Real> Prior<F> for Hierarchical<F> {
-    fn from_normals(&self, theta: &[f64], x: &mut [F]) {
+    fn map_normals(&self, theta: &[f64], x: &mut [F]) {
         x.iter_mut().for_each(|x| *x += F::of(theta[0]));
     }
 }

@@ -30,14 +30,15 @@ impl Averages {
         Averages { steps: 0, particles: 0, theta: vec![0.0; d_theta], x: vec![0.0; d_x], x2: vec![0.0; d_x] }
     }
 
-    /// Adds one step.
-    pub fn add<F: Real>(&mut self, theta: &[f64], cloud: &Particles<F>) {
+    /// Adds theta_k.
+    pub fn add_theta(&mut self, theta: &[f64]) {
         self.steps += 1;
         self.theta.iter_mut().zip(theta).for_each(|(s, t)| *s += t);
+    }
+
+    /// Adds a cloud q_k.
+    pub fn add_cloud<F: Real>(&mut self, cloud: &Particles<F>) {
         let (n, d) = (cloud.n(), cloud.d());
-        if n == 0 {
-            return;
-        }
         self.particles += n as u64;
         let x = cloud.as_slice();
         let parallel = (n * d) as f64 * 0.5 > INLINE_NANOSECONDS && d > TILE;
@@ -137,8 +138,10 @@ mod tests {
             let value = |i: usize| (i as f64 * 0.37).sin() + 2.0;
             let rows: Vec<f64> = (0..n * d).map(value).collect();
             let mut averages = Averages::new(1, d);
-            averages.add(&[2.0], &Particles::from_rows(rows.clone(), d));
-            averages.add(&[3.0], &Particles::from_rows(rows.clone(), d));
+            for theta in [2.0, 3.0] {
+                averages.add_theta(&[theta]);
+                averages.add_cloud(&Particles::from_rows(rows.clone(), d));
+            }
             assert_eq!(averages.theta_mean().unwrap(), [2.5]);
             let (mean, variance) = averages.posterior().unwrap();
             for j in 0..d {

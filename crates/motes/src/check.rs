@@ -33,7 +33,7 @@ impl Check {
 
     fn compare(&mut self, given: f64, expected: f64, scale: f64, place: impl FnOnce() -> String) {
         let error = (given - expected).abs() / scale.max(given.abs()).max(expected.abs()).max(1e-300);
-        if !(error <= self.error) {
+        if error > self.error || error.is_nan() {
             self.error = if error.is_nan() { f64::INFINITY } else { error };
             self.place = format!("at {}: {given:.6e} given, {expected:.6e} expected", place());
         }
@@ -160,8 +160,8 @@ fn check(model: &dyn Model<f64>, seed: u64) -> Result<Vec<Check>, ModelError> {
             let mut best = theta.clone();
             m.m_step(&mean, &mut best)?;
             let (left, _) = probe.gradients(&best, &pair)?;
-            for i in 0..d_theta {
-                m_step.compare(left[i], 0.0, norm(&gt), || format!("theta[{i}] of the maximiser"));
+            for (i, left) in left.iter().enumerate() {
+                m_step.compare(*left, 0.0, norm(&gt), || format!("theta[{i}] of the maximiser"));
             }
         }
     }

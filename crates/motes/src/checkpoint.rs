@@ -39,7 +39,7 @@ pub struct Header {
     kept_every: u64,
     kept_sizes: Vec<(u64, usize)>,
     acceptance: Acceptance,
-    lengths: [usize; 10],
+    lengths: [usize; 12],
 }
 
 impl Header {
@@ -109,7 +109,7 @@ impl<F: Real> Slice<'_, F> {
 }
 
 /// All arrays of a state, in the order of the file.
-fn arrays<F: Real>(s: &State<F>) -> [Slice<'_, F>; 10] {
+fn arrays<F: Real>(s: &State<F>) -> [Slice<'_, F>; 12] {
     [
         Slice::Double(&s.theta),
         Slice::Particle(s.cloud.as_slice()),
@@ -121,6 +121,8 @@ fn arrays<F: Real>(s: &State<F>) -> [Slice<'_, F>; 10] {
         Slice::Double(&s.batches.means),
         Slice::Double(&s.batches.spread),
         Slice::Particle(&s.kept.data),
+        Slice::Double(&s.variational),
+        Slice::Double(&s.predictive),
     ]
 }
 
@@ -200,6 +202,7 @@ pub fn decode<F: Real>(input: impl Read, state: &mut State<F>) -> Result<Header,
     let means = input.array(Vec::with_capacity(state.batches.means.capacity()), l[7])?;
     let spread = input.array(Vec::new(), l[8])?;
     let kept = input.array(Vec::with_capacity(state.kept.data.capacity()), l[9])?;
+    let (variational, predictive) = (input.array(Vec::new(), l[10])?, input.array(Vec::new(), l[11])?);
     if !input.ends_well() {
         return Err("fails its checksum".into());
     }
@@ -207,7 +210,7 @@ pub fn decode<F: Real>(input: impl Read, state: &mut State<F>) -> Result<Header,
     state.k = header.k;
     state.theta = theta;
     state.cloud = Particles::from_rows(cloud, header.d);
-    state.memory = memory;
+    (state.memory, state.variational, state.predictive) = (memory, variational, predictive);
     state.averages.steps = header.steps_averaged;
     state.averages.particles = header.particles_averaged;
     (state.averages.theta, state.averages.x, state.averages.x2) = (mean_theta, x, x2);

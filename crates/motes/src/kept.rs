@@ -40,7 +40,7 @@ impl<F: Real> KeptClouds<F> {
     /// keeps what the longer run would have kept.
     pub fn capacity(settings: &Settings, d: usize) -> usize {
         let capacity = MAX_PARTICLES.min(MAX_BYTES / (d * size_of::<F>()).max(1));
-        if settings.has_cloud() && capacity >= settings.max_particles() { capacity } else { 0 }
+        if settings.averages_clouds() && capacity >= settings.max_particles() { capacity } else { 0 }
     }
 
     /// The particles kept, as rows.

@@ -163,7 +163,7 @@ pub trait Predictive<F: Real>: Sync {
 /// A prior that is a map of standard normals.
 pub trait Prior<F: Real>: Sync {
     /// Turns standard normals into draws from the prior at theta, in place.
-    fn from_normals(&self, theta: &[f64], x: &mut [F]);
+    fn map_normals(&self, theta: &[f64], x: &mut [F]);
 }
 
 /// The capability, or a refusal that names it and the alternatives.

@@ -42,7 +42,7 @@ impl<W: Write + Seek> NpzWriter<W> {
         let length = (10 + dict.len() + 1).next_multiple_of(64) - 10;
         self.0.write_all(b"\x93NUMPY\x01\x00")?;
         self.0.write_all(&(length as u16).to_le_bytes())?;
-        write!(self.0, "{dict:<width$}\n", width = length - 1)
+        writeln!(self.0, "{dict:<width$}", width = length - 1)
     }
 
     /// Values of the array opened last.

@@ -1,6 +1,7 @@
 //! Who may watch a run, and stop it.
 
 use crate::moves::Moves;
+use crate::summary::Metrics;
 use crate::{Particles, Real, State};
 
 /// What observers see after each step (and once before the first).
@@ -15,6 +16,8 @@ pub struct StepInfo<'a, F> {
     pub h: f64,
     /// The fraction of moves accepted in this step, where there was an accept-reject step.
     pub acceptance: Option<f64>,
+    /// Predictive metrics of this cloud alone, where they are asked for.
+    pub metrics: Option<Metrics>,
     /// The sums over the cloud that moved theta (gradients, Hessians or statistics), in a fixed order.
     pub sums: &'a [f64],
 }
@@ -22,7 +25,7 @@ pub struct StepInfo<'a, F> {
 impl<'a, F: Real> StepInfo<'a, F> {
     pub(crate) fn new(state: &'a State<F>, h: f64, moves: Moves, sums: &'a [f64]) -> Self {
         let acceptance = (moves.proposed > 0).then(|| moves.accepted as f64 / moves.proposed as f64);
-        StepInfo { k: state.k, theta: &state.theta, cloud: &state.cloud, h, acceptance, sums }
+        StepInfo { k: state.k, theta: &state.theta, cloud: &state.cloud, h, acceptance, metrics: None, sums }
     }
 }
 

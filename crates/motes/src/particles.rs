@@ -25,7 +25,7 @@ impl<F: Real> Particles<F> {
 
     /// The number of particles N.
     pub fn n(&self) -> usize {
-        if self.d == 0 { 0 } else { self.data.len() / self.d }
+        self.data.len() / self.d
     }
 
     /// The number of coordinates of each particle, D_x.

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::checkpoint::{self, Generations, Header};
 use crate::files::write_atomically;
+use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::npz::NpzWriter;
-use crate::settings::Settings;
-use crate::summary::{Summary, posterior_moments};
+use crate::settings::{Algorithm, Settings};
+use crate::summary::{Summary, posterior_moments, variational_draws};
 use crate::{Error, Model, Real, State, StepInfo, Ticker};
 
 /// More components than this are not traced.
@@ -47,6 +48,7 @@ struct Columns {
     h: bool,
     particles: bool,
     acceptance: bool,
+    metrics: bool,
 }
 
 impl RunDirectory {
@@ -208,6 +210,12 @@ impl RunDirectory {
                 None => line.push(b','),
             }
         }
+        if self.columns.metrics {
+            match info.metrics {
+                Some(m) => [m.test_error, m.lppd].iter().for_each(|v| float(line, *v)),
+                None => line.extend_from_slice(b",,"),
+            }
+        }
         line.push(b'\n');
         self.trace_bytes += line.len() as u64;
         self.trace.write_all(line).map_err(Error::write(&self.path.join("trace.csv")))
@@ -238,6 +246,7 @@ impl RunDirectory {
     pub fn finish<F: Real>(
         &mut self,
         model: &dyn Model<F>,
+        settings: &Settings,
         state: &State<F>,
         spent: Duration,
         summary: &Summary,
@@ -246,7 +255,7 @@ impl RunDirectory {
         let trace = self.path.join("trace.csv");
         let traced = self.columns.theta;
         write_atomically(&self.path.join("posterior.npz"), |out| {
-            write_posterior(out, &trace, traced, model, state)
+            write_posterior(out, &trace, traced, model, settings, state)
         })?;
         let json = serde_json::to_string_pretty(summary).map_err(std::io::Error::other);
         write_atomically(&self.path.join("summary.json"), |out| {
@@ -263,6 +272,7 @@ impl Columns {
             h: settings.step_decay.is_some(),
             particles: !settings.grow.0.is_empty(),
             acceptance: settings.accepts(),
+            metrics: settings.metrics_every > 0,
         }
     }
 }
@@ -275,7 +285,12 @@ fn trace_header<F: Real>(model: &dyn Model<F>, settings: &Settings) -> String {
     };
     let mut names = vec!["k".to_string()];
     names.extend(model.theta_names().into_iter().take(columns.theta).map(quoted));
-    let scalars = [("h", columns.h), ("particles", columns.particles), ("acceptance", columns.acceptance)];
+    let scalars = [
+        ("h", columns.h),
+        ("particles", columns.particles),
+        ("acceptance", columns.acceptance),
+        ("test_error,lppd", columns.metrics),
+    ];
     names.extend(scalars.iter().filter(|(_, on)| *on).map(|(name, _)| name.to_string()));
     names.join(",") + "\n"
 }
@@ -291,6 +306,7 @@ fn write_posterior<F: Real>(
     trace: &Path,
     traced: usize,
     model: &dyn Model<F>,
+    settings: &Settings,
     state: &State<F>,
 ) -> std::io::Result<()> {
     let mut npz = NpzWriter::new(out);
@@ -300,8 +316,21 @@ fn write_posterior<F: Real>(
         npz.array("mean", &[d], &mean)?;
         npz.array("var", &[d], &var)?;
     }
-    npz.array("clouds", &[kept.rows(), d], &kept.data)?;
-    let steps: Vec<u64> = kept.sizes.iter().flat_map(|(k, n)| std::iter::repeat_n(*k, *n)).collect();
+    let mut steps: Vec<u64> = kept.sizes.iter().flat_map(|(k, n)| std::iter::repeat_n(*k, *n)).collect();
+    if settings.algorithm == Algorithm::MeanField {
+        let draws = MAX_PARTICLES.min(MAX_BYTES / (d * size_of::<F>()).max(1));
+        npz.begin::<F>("clouds", &[draws, d])?;
+        let mut written = Ok(());
+        variational_draws(settings, state, draws, |x| {
+            if written.is_ok() {
+                written = npz.values(x);
+            }
+        });
+        written?;
+        steps = vec![state.k; draws];
+    } else {
+        npz.array("clouds", &[kept.rows(), d], &kept.data)?;
+    }
     npz.integers("clouds_k", &steps)?;
     // The trace is read back row by row: it may be far larger than memory should hold.
     let rows = BufReader::new(File::open(trace)?).lines().count().saturating_sub(1);

@@ -3,11 +3,13 @@
 use std::time::{Duration, Instant};
 
 use crate::algorithms::Composition;
+use crate::model::Predictive;
 use crate::moves::{Moves, Stepper, Streams};
 use crate::noise::{Noise, Purpose};
 use crate::record::RunDirectory;
 use crate::settings::Settings;
-use crate::{Error, Flow, Model, Observer, Real, State, StepInfo};
+use crate::summary::Metrics;
+use crate::{Error, Flow, Model, Observer, Particles, Real, State, StepInfo};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +29,15 @@ pub fn start<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Result<State
     if let Some(warm) = settings.warm_start {
         let single = Settings { particles: 1, grow: Default::default(), ..settings.clone() };
         let composition = Composition::of_warm_start(settings);
-        let mut stepper = Stepper::new(model, composition, settings.seed, Streams::WarmStart, u64::MAX, &[1]);
+        let mut stepper = Stepper::new(
+            model,
+            composition,
+            settings.seed,
+            Streams::WarmStart,
+            u64::MAX,
+            settings.batch,
+            &[1],
+        );
         let mut first = State::initial(model, &single);
         stepper.settle_theta(&mut first)?;
         for _ in 0..warm.steps {
@@ -38,12 +48,13 @@ pub fn start<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Result<State
             row.copy_from_slice(first.cloud.row(0));
         }
     }
-    Stepper::new(model, Composition::of(settings), settings.seed, Streams::Run, 0, &sizes(settings))
+    Stepper::new(model, Composition::of(settings), settings.seed, Streams::Run, 0, None, &sizes(settings))
         .settle_theta(&mut state)?;
     Ok(state)
 }
 
-/// Steps until the end or until an observer stops it. Returns how it ended and the time spent in the loop.
+/// Steps until the end or until an observer stops it. Returns how it ended and the time spent in the loop, without
+/// that of test metrics.
 ///
 /// Must be called inside [`crate::Pool::install`]. The same state, settings and model give the same bits for any
 /// number of threads, however often the run is interrupted and resumed.
@@ -56,11 +67,13 @@ pub fn run<F: Real>(
 ) -> Result<(Ended, Duration), Error> {
     settings.validate(model)?;
     let composition = Composition::of(settings);
-    let (seed, after) = (settings.seed, settings.adjust_after);
-    let mut stepper = Stepper::new(model, composition, seed, Streams::Run, after, &sizes(settings));
+    let (seed, after, batch) = (settings.seed, settings.adjust_after, settings.batch);
+    let mut stepper = Stepper::new(model, composition, seed, Streams::Run, after, batch, &sizes(settings));
+    let mut metrics = TestMetrics::new(model, settings);
     let began = Instant::now();
     if state.k == 0 {
-        let info = StepInfo::new(state, settings.step_size_at(0), Moves::default(), &[]);
+        let mut info = StepInfo::new(state, settings.step_size_at(0), Moves::default(), &[]);
+        info.metrics = metrics.of_cloud(info.k, info.cloud);
         if let Some(directory) = directory.as_deref_mut() {
             directory.record(&info)?;
         }
@@ -73,31 +86,75 @@ pub fn run<F: Real>(
         let moves = stepper.step(state, h).map_err(|e| with_suggestion(e, model, settings))?;
         grow(state, settings, &mut stepper)?;
         if state.k > settings.burn_in {
-            state.averages.add(&state.theta, &state.cloud);
+            state.averages.add_theta(&state.theta);
             state.batches.add(&state.theta);
-            state.kept.offer(state.k, &state.cloud);
+            if settings.averages_clouds() {
+                state.averages.add_cloud(&state.cloud);
+                state.kept.offer(state.k, &state.cloud);
+                metrics.accumulate(&state.cloud, &mut state.predictive);
+            }
         }
         if moves.proposed > 0 {
             state.acceptance.add(moves, state.k > settings.burn_in);
         }
-        let info = StepInfo::new(state, h, moves, stepper.sums());
+        let mut info = StepInfo::new(state, h, moves, stepper.sums());
+        info.metrics = metrics.of_cloud(info.k, info.cloud);
         if let Some(directory) = directory.as_deref_mut() {
             directory.record(&info)?;
         }
-        let stop = observers.iter_mut().fold(false, |stop, o| o.observe(&info) == Flow::Stop || stop);
+        let mut stop = false;
+        for observer in observers.iter_mut() {
+            stop |= observer.observe(&info) == Flow::Stop;
+        }
+        let spent = || began.elapsed().saturating_sub(metrics.time);
         if stop && state.k < settings.steps {
             if let Some(directory) = directory.as_deref_mut() {
-                directory.checkpoint(state, began.elapsed())?;
+                directory.checkpoint(state, spent())?;
             }
-            return Ok((Ended::Early, began.elapsed()));
+            return Ok((Ended::Early, spent()));
         }
         if let Some(directory) = directory.as_deref_mut()
             && directory.checkpoint_is_due(state.k)
         {
-            directory.checkpoint(state, began.elapsed())?;
+            directory.checkpoint(state, spent())?;
         }
     }
-    Ok((Ended::Complete, began.elapsed()))
+    Ok((Ended::Complete, began.elapsed().saturating_sub(metrics.time)))
+}
+
+/// Test metrics, and the time they take: it is not the algorithm's.
+struct TestMetrics<'m, F: Real> {
+    predictive: Option<&'m dyn Predictive<F>>,
+    every: u64,
+    /// For the metrics of one cloud alone.
+    alone: Vec<f64>,
+    time: Duration,
+}
+
+impl<'m, F: Real> TestMetrics<'m, F> {
+    fn new(model: &'m dyn Model<F>, settings: &Settings) -> Self {
+        let predictive = model.predictive();
+        let len = predictive.filter(|_| settings.metrics_every > 0).map_or(0, |p| p.state_len());
+        TestMetrics { predictive, every: settings.metrics_every, alone: vec![0.0; len], time: Duration::ZERO }
+    }
+
+    fn accumulate(&mut self, cloud: &Particles<F>, memory: &mut [f64]) {
+        if let Some(predictive) = self.predictive {
+            let began = Instant::now();
+            predictive.accumulate(cloud.as_slice(), memory);
+            self.time += began.elapsed();
+        }
+    }
+
+    fn of_cloud(&mut self, k: u64, cloud: &Particles<F>) -> Option<Metrics> {
+        let predictive = self.predictive.filter(|_| self.every > 0 && k.is_multiple_of(self.every))?;
+        let began = Instant::now();
+        self.alone.fill(0.0);
+        predictive.accumulate(cloud.as_slice(), &mut self.alone);
+        let metrics = predictive.metrics(&self.alone);
+        self.time += began.elapsed();
+        Some(metrics)
+    }
 }
 
 /// All the numbers of particles that the run will have.

@@ -41,6 +41,10 @@ pub struct Settings {
     pub init_particles: InitParticles,
     /// The seed of all randomness.
     pub seed: u64,
+    /// Data terms per mini-batch; `None` for all of them.
+    pub batch: Option<usize>,
+    /// Predictive metrics of the cloud are traced every so many steps; 0 for never.
+    pub metrics_every: u64,
     /// Clouds are kept at post-burn-in steps divisible by this times a power of two; 0 keeps none.
     pub keep_clouds: u64,
 }
@@ -63,6 +67,8 @@ impl Default for Settings {
             init_theta: 0.0,
             init_particles: InitParticles::Value(0.0),
             seed: 0,
+            batch: None,
+            metrics_every: 0,
             keep_clouds: 1,
         }
     }
@@ -137,6 +143,8 @@ words! {
     Soul = "soul",
     /// Exact expectation-maximisation.
     Em = "em",
+    /// Mean-field Gaussian variational inference.
+    MeanField = "mean-field",
     /// Metropolis-Hastings on the whole cloud with the PMGD proposal.
     MarginalMh = "marginal-mh",
     /// Metropolis-Hastings on theta and the whole cloud with the PGD or PQN proposal.
@@ -323,6 +331,11 @@ impl Settings {
         self.algorithm != Algorithm::Em
     }
 
+    /// Whether clouds stand for the posterior: not for EM, which is exact, nor for mean-field, whose Gaussian does.
+    pub fn averages_clouds(&self) -> bool {
+        !matches!(self.algorithm, Algorithm::Em | Algorithm::MeanField)
+    }
+
     /// Whether there is any accept-reject step.
     pub fn accepts(&self) -> bool {
         self.adjust || matches!(self.algorithm, Algorithm::MarginalMh | Algorithm::JointMh)
@@ -337,7 +350,7 @@ impl Settings {
     pub(crate) fn plain_gradient(&self) -> bool {
         self.preconditioner == Preconditioner::None
             && match self.algorithm {
-                Algorithm::Pgd | Algorithm::Soul => true,
+                Algorithm::Pgd | Algorithm::Soul | Algorithm::MeanField => true,
                 Algorithm::JointMh => self.joint_update == JointUpdate::Pgd,
                 _ => false,
             }
@@ -398,13 +411,33 @@ impl Settings {
                 return Err("em has no particles; leave --grow and --warm-start out".into());
             }
         }
+        if algorithm == A::MeanField && (!self.grow.0.is_empty() || self.warm_start.is_some()) {
+            return Err(
+                "mean-field draws its particles anew each step; leave --grow and --warm-start out".into()
+            );
+        }
+        if algorithm == A::MeanField && self.init_particles == InitParticles::Prior {
+            return Err(
+                "mean-field starts from a Gaussian around one value; give a number to --init-particles"
+                    .into(),
+            );
+        }
+        if self.batch == Some(0) {
+            return Err("--batch 0 leaves no data; use 1 or more, or leave it out".into());
+        }
+        if self.batch.is_some() && (self.accepts() || algorithm == A::Em) {
+            return Err(format!(
+                "accept-reject steps and em need all data, so {} refuses --batch; leave one of them out",
+                if self.adjust { "--adjust".into() } else { algorithm.to_string() }
+            ));
+        }
         if self.adjust && !matches!(algorithm, A::Pgd | A::Pqn | A::Pmgd) {
             return Err(format!(
                 "--adjust works with pgd, pqn and pmgd, not with {algorithm}; leave it out or change the algorithm"
             ));
         }
         let gradient_rule = match algorithm {
-            A::Pgd | A::Soul => true,
+            A::Pgd | A::Soul | A::MeanField => true,
             A::JointMh => self.joint_update == JointUpdate::Pgd,
             _ => false,
         };
@@ -428,7 +461,7 @@ impl Settings {
             ));
         }
         if let Some(warm) = self.warm_start
-            && let Some(a @ (A::Em | A::MarginalMh | A::JointMh)) = warm.algorithm
+            && let Some(a @ (A::Em | A::MeanField | A::MarginalMh | A::JointMh)) = warm.algorithm
         {
             return Err(format!("a warm start cannot run {a}; choose pgd, pqn, pmgd or soul"));
         }
@@ -468,6 +501,18 @@ impl Settings {
             let remedy = "use --preconditioner rmsprop or adam";
             let piece = "the numbers of terms of its theta-gradient";
             require(model.theta_terms(), name, "--preconditioner diagonal", piece, remedy)?;
+        }
+        if let Some(batch) = self.batch {
+            let terms = require(model.data_terms(), name, "--batch", "mini-batches", "leave it out")?;
+            if batch > terms {
+                return Err(Error::Settings(format!(
+                    "--batch {batch} is more than the {terms} data terms there are; use a smaller one or leave it out"
+                )));
+            }
+        }
+        if self.metrics_every > 0 {
+            let remedy = "give it one, or leave it out";
+            require(model.predictive(), name, "--metrics-every", "a test set", remedy)?;
         }
         if self.init_particles == InitParticles::Prior {
             let remedy = "give a number to --init-particles";

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::moves::Moves;
 use crate::noise::{Noise, Purpose};
-use crate::settings::{InitParticles, Settings};
+use crate::settings::{Algorithm, InitParticles, Settings};
 use crate::{Averages, BatchMeans, KeptClouds, Model, Particles, Real};
 
 /// Where a run stands after k steps.
@@ -18,6 +18,10 @@ pub struct State<F> {
     pub cloud: Particles<F>,
     /// What an adaptive preconditioner remembers.
     pub memory: Vec<f64>,
+    /// The means and the (unconstrained) variances s of a variational Gaussian, D_x of each; else empty.
+    pub variational: Vec<f64>,
+    /// What the model's test metrics remember of the clouds after burn-in.
+    pub predictive: Vec<f64>,
     /// Sums over the steps after burn-in.
     pub averages: Averages,
     /// Batch means of theta after burn-in, for effective sample sizes.
@@ -104,12 +108,19 @@ impl<F: Real> State<F> {
         if let (InitParticles::Prior, Some(prior)) = (settings.init_particles, model.prior()) {
             let noise = Noise::new(settings.seed, Purpose::Prior);
             F::normals(&noise, 0, 0, cloud.as_mut_slice());
-            prior.from_normals(&theta, cloud.as_mut_slice());
+            prior.map_normals(&theta, cloud.as_mut_slice());
+        }
+        let mut variational = Vec::new();
+        if settings.algorithm == Algorithm::MeanField {
+            variational.resize(d_x, start);
+            variational.resize(2 * d_x, 1.0);
         }
         State {
             k: 0,
+            variational,
+            predictive: vec![0.0; model.predictive().map_or(0, |p| p.state_len())],
             memory: vec![0.0; crate::rules::memory_len(settings.preconditioner, d_theta)],
-            averages: Averages::new(d_theta, if n > 0 { d_x } else { 0 }),
+            averages: Averages::new(d_theta, if settings.averages_clouds() { d_x } else { 0 }),
             batches: BatchMeans::new(d_theta),
             kept: KeptClouds::new(settings, d_x),
             acceptance: Acceptance::new(),

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use crate::settings::Settings;
+use crate::moves::{draw, softplus};
+use crate::noise::{Noise, Purpose};
+use crate::settings::{Algorithm, Settings};
 use crate::{Diagnostics, Model, Real, State};
 
 /// Posterior moments are listed up to this many coordinates; beyond, they are in posterior.npz alone.
@@ -27,6 +29,8 @@ pub struct Summary {
     pub posterior: Option<PosteriorSummary>,
     /// Predictive performance on the test set.
     pub metrics: Option<Metrics>,
+    /// What the model wants to be remembered of its data, for later predictions.
+    pub data: Option<serde_json::Value>,
     /// What is known about the quality of the run.
     pub diagnostics: Diagnostics,
     /// The time that the loop took.
@@ -56,7 +60,7 @@ pub struct PosteriorSummary {
 }
 
 /// Predictive performance.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Metrics {
     /// The fraction of test points that are misclassified.
     pub test_error: f64,
@@ -95,7 +99,8 @@ impl Summary {
                 mean: state.averages.theta_mean(),
             },
             posterior: moments.map(|(mean, var)| PosteriorSummary { mean, var }),
-            metrics: None,
+            metrics: metrics(model, settings, state),
+            data: None,
             diagnostics: Diagnostics::of(model, settings, state),
             time: TimeSummary { seconds, steps_per_second: state.k as f64 / seconds },
             version: env!("CARGO_PKG_VERSION"),
@@ -103,8 +108,12 @@ impl Summary {
     }
 }
 
-/// Mean and variance of each latent coordinate: of the averaged clouds, or exact where there is no cloud.
+/// Mean and variance of each latent coordinate: of the averaged clouds, of the variational Gaussian, or exact.
 pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Option<(Vec<f64>, Vec<f64>)> {
+    if !state.variational.is_empty() {
+        let (mu, s) = state.variational.split_at(model.d_x());
+        return Some((mu.to_vec(), s.iter().map(|s| softplus(*s)).collect()));
+    }
     if state.cloud.n() > 0 {
         return state.averages.posterior();
     }
@@ -113,4 +122,37 @@ pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Opt
         em.posterior(&state.theta, &mut mean, &mut variance);
         (mean, variance)
     })
+}
+
+/// Predictive metrics on the test set: of all averaged clouds, or of draws from the variational Gaussian.
+fn metrics<F: Real>(model: &dyn Model<F>, settings: &Settings, state: &State<F>) -> Option<Metrics> {
+    let predictive = model.predictive()?;
+    if settings.algorithm == Algorithm::MeanField {
+        let mut memory = vec![0.0; predictive.state_len()];
+        variational_draws(settings, state, VARIATIONAL_DRAWS, |x| predictive.accumulate(x, &mut memory));
+        return Some(predictive.metrics(&memory));
+    }
+    (state.averages.particles > 0).then(|| predictive.metrics(&state.predictive))
+}
+
+/// The paper draws this many times from the variational Gaussian to predict.
+const VARIATIONAL_DRAWS: usize = 20_100;
+
+/// Hands out draws from the variational Gaussian, a few at a time.
+pub(crate) fn variational_draws<F: Real>(
+    settings: &Settings,
+    state: &State<F>,
+    count: usize,
+    mut take: impl FnMut(&[F]),
+) {
+    const CHUNK: usize = 100;
+    let d = state.cloud.d();
+    let (mu, s) = state.variational.split_at(d);
+    let noise = Noise::new(settings.seed, Purpose::Variational);
+    let mut x = vec![F::of(0.0); CHUNK.min(count) * d];
+    for (step, first) in (0..count).step_by(CHUNK).enumerate() {
+        let x = &mut x[..CHUNK.min(count - first) * d];
+        draw(&noise, step as u64, mu, s, x);
+        take(x);
+    }
 }

@@ -3,6 +3,7 @@
 mod em;
 mod joint_mh;
 mod marginal_mh;
+mod mean_field;
 mod pgd;
 mod pmgd;
 mod pqn;
@@ -11,6 +12,7 @@ mod soul;
 pub use em::em;
 pub use joint_mh::joint_mh;
 pub use marginal_mh::marginal_mh;
+pub use mean_field::mean_field;
 pub use pgd::pgd;
 pub use pmgd::pmgd;
 pub use pqn::pqn;
@@ -50,6 +52,7 @@ impl Composition {
             Algorithm::Pmgd => pmgd(particle_move),
             Algorithm::Soul => soul(settings.preconditioner),
             Algorithm::Em => em(),
+            Algorithm::MeanField => mean_field(settings.preconditioner),
             Algorithm::MarginalMh => marginal_mh(),
             Algorithm::JointMh => joint_mh(settings.joint_update, settings.preconditioner),
         }

@@ -35,7 +35,10 @@ impl Diagnostics {
     /// Judges a finished (or interrupted) run.
     pub fn of<F: Real>(model: &dyn Model<F>, settings: &Settings, state: &State<F>) -> Self {
         let h = settings.step_size_at(state.k.saturating_sub(1));
-        let shadow = |h| shadow_acceptance(model, state, settings.seed, h);
+        let shadow = |h| match settings.averages_clouds() {
+            true => shadow_acceptance(model, state, settings.seed, h),
+            false => None,
+        };
         let shadow_now = shadow(h);
         let acceptance = state.acceptance.rate();
         let judged = state.acceptance.worst_window.or(acceptance);

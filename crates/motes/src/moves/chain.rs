@@ -15,11 +15,12 @@ impl<F: Real> Stepper<'_, F> {
         sums.fill(0.0);
         let mut borrowed = kit.workers.get();
         let worker = &mut *borrowed;
+        let batch = self.batches.as_ref().map(|b| b.current());
         let rows = state.cloud.as_mut_slice();
         let mut chain = || -> Result<(), Trouble> {
             for i in 0..=n {
                 let x = &rows[(i + n - 1) % n * d..][..d];
-                let at = At { theta: &state.theta, x, batch: None, parallel: true };
+                let at = At { theta: &state.theta, x, batch, parallel: true };
                 let grad = &mut worker.grad[..d];
                 kit.model.gradients(at, &mut worker.grad_theta, grad, &mut worker.scratch)?;
                 if i > 0 {

@@ -1,14 +1,18 @@
 //! Particle moves, and the stepper that joins a move with a theta-rule.
 
+mod batches;
 mod chain;
 mod per_particle;
 mod shadow;
+mod variational;
 mod whole_cloud;
 
 pub use shadow::shadow_acceptance;
+pub(crate) use variational::{draw, softplus};
 
 use std::ops::Range;
 
+use self::batches::Batches;
 use crate::algorithms::{Composition, Order};
 use crate::blocks::{INLINE_NANOSECONDS, PerWorker, for_each, sum_slots};
 use crate::noise::{Noise, Purpose};
@@ -26,6 +30,8 @@ pub enum Move {
     Chain,
     /// Every particle by K_theta, accepted or rejected all together.
     WholeCloud,
+    /// Every particle drawn anew from a product Gaussian, which then moves.
+    Variational,
     /// There are no particles.
     Nothing,
 }
@@ -44,9 +50,11 @@ pub struct Stepper<'m, F: Real> {
     kit: Kit<'m, F>,
     /// Steps before accept-reject begins.
     adjust_after: u64,
+    /// The order in which data are visited, if in mini-batches.
+    batches: Option<Batches>,
     /// A slot per block: sums over its particles, and last the number of accepted moves.
     slots: Vec<f64>,
-    /// The proposed cloud, where the whole cloud is accepted or rejected.
+    /// The proposed cloud, where the whole cloud is accepted or rejected; the gradients of a variational move.
     proposal: Vec<F>,
     /// The theta proposed with it.
     psi: Vec<f64>,
@@ -111,6 +119,7 @@ impl<'m, F: Real> Stepper<'m, F> {
         seed: u64,
         streams: Streams,
         adjust_after: u64,
+        batch: Option<usize>,
         sizes: &[usize],
     ) -> Self {
         let (particles, accept) = match streams {
@@ -122,7 +131,7 @@ impl<'m, F: Real> Stepper<'m, F> {
         let slots = cuts().map(|b| b.count).max().unwrap_or(0);
         let n = sizes.iter().copied().max().unwrap_or(0);
         let accepts = matches!(composition.movement, Move::Mala | Move::WholeCloud);
-        let whole = composition.movement == Move::WholeCloud;
+        let whole = matches!(composition.movement, Move::WholeCloud | Move::Variational);
         let width = slot_width(model, composition.rule);
         Stepper {
             kit: Kit {
@@ -136,6 +145,7 @@ impl<'m, F: Real> Stepper<'m, F> {
                 width,
             },
             adjust_after,
+            batches: batch.zip(model.data_terms()).map(|(b, terms)| Batches::new(seed, terms, b)),
             slots: vec![0.0; slots * width],
             proposal: if whole { vec![F::of(0.0); n * model.d_x()] } else { Vec::new() },
             psi: vec![0.0; model.d_theta()],
@@ -145,12 +155,16 @@ impl<'m, F: Real> Stepper<'m, F> {
     /// One step, from (theta_k, X_k) to (theta_{k+1}, X_{k+1}) with step size h.
     pub fn step(&mut self, state: &mut State<F>, h: f64) -> Result<Moves, Error> {
         let accepting = state.k >= self.adjust_after;
+        if let Some(batches) = &mut self.batches {
+            batches.seek(state.k);
+        }
         let moves = match self.kit.movement {
             Move::Nothing => {
                 self.update_theta(state, h)?;
                 Moves::default()
             }
             Move::Chain => self.chain_step(state, h)?,
+            Move::Variational => self.variational_step(state, h)?,
             Move::Mala if accepting => self.per_particle_step(state, h, true)?,
             Move::WholeCloud if accepting => self.whole_cloud_step(state, h)?,
             Move::Ula | Move::Mala | Move::WholeCloud => self.per_particle_step(state, h, false)?,

@@ -41,13 +41,15 @@ impl<F: Real> Stepper<'_, F> {
         let (n, k, kit) = (state.cloud.n(), state.k, &self.kit);
         let blocks = Blocks::new(kit.model, n);
         let theta = &state.theta;
+        let batch = self.batches.as_ref().map(|b| b.current());
         let slots = &mut self.slots[..blocks.count * kit.width];
         let moved = for_each2(
             blocks.parallel,
             (state.cloud.as_mut_slice(), blocks.rows * kit.model.d_x()),
             (slots, kit.width),
             |b, x, slot| {
-                let here = BlockStep { theta, k, h, first: b * blocks.rows, parallel: blocks.count == 1 };
+                let here =
+                    BlockStep { theta, k, h, batch, first: b * blocks.rows, parallel: blocks.count == 1 };
                 kit.move_block(&here, accept, x, slot)
             },
         );
@@ -68,6 +70,7 @@ pub(super) struct BlockStep<'a> {
     pub theta: &'a [f64],
     pub k: u64,
     pub h: f64,
+    pub batch: Option<&'a [u32]>,
     /// The number of the block's first particle.
     pub first: usize,
     pub parallel: bool,
@@ -75,7 +78,7 @@ pub(super) struct BlockStep<'a> {
 
 impl BlockStep<'_> {
     fn at<'a, F>(&'a self, x: &'a [F]) -> At<'a, F> {
-        At { theta: self.theta, x, batch: None, parallel: self.parallel }
+        At { theta: self.theta, x, batch: self.batch, parallel: self.parallel }
     }
 }
 

@@ -24,7 +24,7 @@ pub fn shadow_acceptance<F: Real>(model: &dyn Model<F>, state: &State<F>, seed: 
         let grad = &mut worker.grad[..x.len()];
         model.gradients(at, &mut worker.grad_theta, grad, &mut worker.scratch).ok()?;
         let first = b * blocks.rows;
-        let here = BlockStep { theta: &state.theta, k: state.k, h, first, parallel: true };
+        let here = BlockStep { theta: &state.theta, k: state.k, h, batch: None, first, parallel: true };
         match propose(model, log_density, &noise, &here, x, &mut worker) {
             Ok(()) => sum += worker.log_ratio[..x.len() / d].iter().map(|l| l.min(0.0).exp()).sum::<f64>(),
             Err(Trouble::OutOfRange) => {} // never accepted
