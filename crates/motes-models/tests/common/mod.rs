@@ -1,6 +1,7 @@
 //! What the integration tests share: models derived from the toy model, and its closed forms.
 #![allow(dead_code)] // each test file uses its own part
 
+pub mod catalogue;
 pub mod models;
 pub mod table;
 pub mod theory;

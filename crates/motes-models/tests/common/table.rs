@@ -113,7 +113,7 @@ impl Row {
         let theta_variance = expected.theta_variance.unwrap_or(1.5 / nd);
         // Enough that theta-bar has a standard error below 0.1 % of theta_*, pooled variances of about 1 %, and Var theta
         // of about 8 %.
-        let for_theta = 2.0 * expected.memory * (theta_variance / 0.007f64.powi(2)).max(160.0);
+        let for_theta = 2.0 * expected.memory * (theta_variance / 0.0055f64.powi(2)).max(160.0);
         let r2 = (1.0 - 2.0 * self.h).powi(2);
         let for_variance = 2.0 * (1.0 + r2) / (1.0 - r2) / (nd * 0.01f64.powi(2));
         let steps = (for_theta.max(for_variance) / REPLICATES as f64).max(50.0);
