@@ -1,0 +1,73 @@
+//! One short run for every algorithm and every setting that changes what a step computes.
+
+use motes::Settings;
+use motes::settings::{Algorithm, InitParticles, JointUpdate, Preconditioner, StepDecay, WarmStart};
+
+use super::models::Gives;
+
+/// A named run: its settings, and what the model gives.
+pub struct Entry {
+    pub name: String,
+    pub settings: Settings,
+    pub gives: Gives,
+}
+
+/// All runs for clouds of n particles, `steps` long. Accept-reject begins at step 1; where it is all there is to see, the
+/// step size is `h_accept`.
+pub fn catalogue(n: usize, steps: u64, h: f64, h_accept: f64) -> Vec<Entry> {
+    use Algorithm as A;
+    let base = Settings {
+        particles: n,
+        steps,
+        burn_in: 1,
+        step_size: h,
+        adjust_after: 1,
+        init_particles: InitParticles::Prior,
+        seed: 5,
+        ..Settings::default()
+    };
+    let of = |algorithm| Settings { algorithm, ..base.clone() };
+    let accepting = |algorithm| Settings { step_size: h_accept, ..of(algorithm) };
+    let mut list = Vec::new();
+    let mut add = |name: &str, settings: Settings, gives: Gives| {
+        list.push(Entry { name: name.into(), settings, gives });
+    };
+    for algorithm in [A::Pgd, A::Pqn, A::Pmgd, A::Soul, A::Em] {
+        add(&algorithm.to_string(), of(algorithm), Gives::All);
+    }
+    add("pmgd, numerical", of(A::Pmgd), Gives::NoMStep);
+    for algorithm in [A::Pgd, A::Pqn, A::Pmgd] {
+        add(&format!("{algorithm}, adjusted"), Settings { adjust: true, ..accepting(algorithm) }, Gives::All);
+    }
+    add("marginal-mh", accepting(A::MarginalMh), Gives::All);
+    add("marginal-mh, numerical", accepting(A::MarginalMh), Gives::NoMStep);
+    for joint_update in [JointUpdate::Pgd, JointUpdate::Pqn] {
+        let settings = Settings { joint_update, ..accepting(A::JointMh) };
+        add(&format!("joint-mh, {joint_update}"), settings, Gives::All);
+    }
+    for word in Preconditioner::WORDS {
+        let preconditioner = word.parse().expect("a word on the list");
+        add(&format!("pgd, {word}"), Settings { preconditioner, ..of(A::Pgd) }, Gives::All);
+        add(&format!("soul, {word}"), Settings { preconditioner, ..of(A::Soul) }, Gives::All);
+    }
+    let step_decay = Some(StepDecay { power: 0.6, scale: 3.0 });
+    let grow = motes::settings::Growth(vec![(2, n + n / 2 + 1), (steps - 1, 2 * n + 3)]);
+    for algorithm in [A::Pgd, A::Pmgd, A::Soul, A::MarginalMh] {
+        let settings = Settings { step_decay, grow: grow.clone(), ..of(algorithm) };
+        add(&format!("{algorithm}, decaying and growing"), settings, Gives::All);
+    }
+    for (algorithm, warm) in
+        [(A::Pgd, None), (A::Pmgd, Some(A::Pgd)), (A::JointMh, None), (A::Soul, Some(A::Pqn))]
+    {
+        let warm_start = Some(WarmStart { algorithm: warm, steps: 4 });
+        add(&format!("{algorithm}, warm-started"), Settings { warm_start, ..of(algorithm) }, Gives::All);
+    }
+    let adam = Preconditioner::Adam;
+    let warm_start = Some(WarmStart { algorithm: None, steps: 4 });
+    add(
+        "pgd, adam, adjusted, growing, warm-started",
+        Settings { preconditioner: adam, adjust: true, grow, warm_start, ..of(A::Pgd) },
+        Gives::All,
+    );
+    list
+}

@@ -1,0 +1,22 @@
+//! What the integration tests share: models derived from the toy model, and its closed forms.
+#![allow(dead_code)] // each test file uses its own part
+
+pub mod catalogue;
+pub mod models;
+pub mod table;
+pub mod theory;
+pub mod z_scores;
+
+use motes::{Error, Model, Pool, Real, Settings, State};
+
+/// Starts and runs to the end on the current pool.
+pub fn fit<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Result<State<F>, Error> {
+    let mut state = motes::start(model, settings)?;
+    motes::run(model, settings, &mut state, None, &mut [])?;
+    Ok(state)
+}
+
+/// Runs `f` on a pool of the given size.
+pub fn on<T: Send>(threads: usize, f: impl FnOnce() -> T + Send) -> T {
+    Pool::new(Some(threads)).expect("a pool").install(f)
+}

@@ -1,0 +1,169 @@
+//! Models derived from the toy model: with capabilities taken away, a false Hessian, or half the noise.
+
+use motes::model::{ExactEm, LogDensity, MStep, Prior, ThetaHessian};
+use motes::{At, Model, ModelError, Real};
+use motes_models::Hierarchical;
+
+/// The toy model without some of its capabilities.
+pub struct Reduced<F: Real> {
+    pub inner: Hierarchical<F>,
+    pub gives: Gives,
+}
+
+/// Which capabilities a [`Reduced`] model still gives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gives {
+    /// All of them.
+    All,
+    /// All but the closed M-step, so that PMGD must maximise numerically.
+    NoMStep,
+    /// Gradients and nothing else.
+    GradientsOnly,
+    /// All, but every particle's theta-Hessian is this number.
+    Hessian(f64),
+}
+
+impl<F: Real> Reduced<F> {
+    pub fn new(y: &[f64], gives: Gives) -> Self {
+        Reduced { inner: Hierarchical::new(y), gives }
+    }
+
+    fn unless_gradients_only<T>(&self, capability: Option<T>) -> Option<T> {
+        capability.filter(|_| self.gives != Gives::GradientsOnly)
+    }
+}
+
+impl<F: Real> Model<F> for Reduced<F> {
+    fn name(&self) -> &str {
+        "reduced"
+    }
+    fn d_theta(&self) -> usize {
+        1
+    }
+    fn d_x(&self) -> usize {
+        self.inner.d_x()
+    }
+    fn nanoseconds_per_particle(&self) -> f64 {
+        self.inner.nanoseconds_per_particle()
+    }
+    fn gradients(
+        &self,
+        at: At<'_, F>,
+        grad_theta: &mut [f64],
+        grad_x: &mut [F],
+        scratch: &mut [F],
+    ) -> Result<(), ModelError> {
+        self.inner.gradients(at, grad_theta, grad_x, scratch)
+    }
+    fn default_step_size(&self) -> f64 {
+        self.inner.default_step_size()
+    }
+    fn curvature(&self) -> Option<f64> {
+        self.unless_gradients_only(self.inner.curvature())
+    }
+    fn theta_terms(&self) -> Option<&[f64]> {
+        self.unless_gradients_only(self.inner.theta_terms())
+    }
+    fn log_density(&self) -> Option<&dyn LogDensity<F>> {
+        self.unless_gradients_only(Some(&self.inner))
+    }
+    fn theta_hessian(&self) -> Option<&dyn ThetaHessian<F>> {
+        self.unless_gradients_only(Some(self))
+    }
+    fn m_step(&self) -> Option<&dyn MStep<F>> {
+        let m_step: Option<&dyn MStep<F>> = self.unless_gradients_only(Some(&self.inner));
+        m_step.filter(|_| self.gives != Gives::NoMStep)
+    }
+    fn exact_em(&self) -> Option<&dyn ExactEm> {
+        self.unless_gradients_only(self.inner.exact_em())
+    }
+    fn prior(&self) -> Option<&dyn Prior<F>> {
+        self.unless_gradients_only(self.inner.prior())
+    }
+}
+
+impl<F: Real> ThetaHessian<F> for Reduced<F> {
+    fn theta_hessian(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError> {
+        if let Gives::Hessian(value) = self.gives {
+            out[0] = value * (at.x.len() / self.d_x()) as f64;
+            return Ok(());
+        }
+        ThetaHessian::theta_hessian(&self.inner, at, out, scratch)
+    }
+}
+
+/// The toy model in coordinates z = 2x with l'(theta, z) = 4 l(theta, z/2) in place of l, and the theta-gradient of l.
+///
+/// Its particles, mapped back by x = z/2, move as those of the toy model with half the noise: they are right in the
+/// mean, and their variance is a quarter of what it should be.
+pub struct Quiet<F: Real>(pub Reduced<F>);
+
+impl<F: Real> Quiet<F> {
+    fn halve<'a>(&self, z: &[F], scratch: &'a mut [F]) -> &'a [F] {
+        let x = &mut scratch[..z.len()];
+        x.iter_mut().zip(z).for_each(|(x, z)| *x = *z * F::of(0.5));
+        x
+    }
+}
+
+impl<F: Real> Model<F> for Quiet<F> {
+    fn name(&self) -> &str {
+        "quiet"
+    }
+    fn d_theta(&self) -> usize {
+        1
+    }
+    fn d_x(&self) -> usize {
+        self.0.d_x()
+    }
+    fn scratch_len(&self, particles: usize) -> usize {
+        particles * self.0.d_x()
+    }
+    fn gradients(
+        &self,
+        at: At<'_, F>,
+        grad_theta: &mut [f64],
+        grad_x: &mut [F],
+        scratch: &mut [F],
+    ) -> Result<(), ModelError> {
+        let x = self.halve(at.x, scratch);
+        self.0.gradients(At { x, ..at }, grad_theta, grad_x, &mut [])?;
+        grad_x.iter_mut().for_each(|g| *g = *g + *g);
+        Ok(())
+    }
+    fn theta_terms(&self) -> Option<&[f64]> {
+        self.0.theta_terms()
+    }
+    fn log_density(&self) -> Option<&dyn LogDensity<F>> {
+        Some(self)
+    }
+    fn theta_hessian(&self) -> Option<&dyn ThetaHessian<F>> {
+        Some(&self.0) // depends on the number of particles alone
+    }
+    fn m_step(&self) -> Option<&dyn MStep<F>> {
+        Model::m_step(&self.0).map(|_| self as &dyn MStep<F>)
+    }
+}
+
+impl<F: Real> LogDensity<F> for Quiet<F> {
+    fn log_density(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError> {
+        let x = self.halve(at.x, scratch);
+        LogDensity::log_density(&self.0.inner, At { x, ..at }, out, &mut [])?;
+        out.iter_mut().for_each(|l| *l *= 4.0);
+        Ok(())
+    }
+}
+
+impl<F: Real> MStep<F> for Quiet<F> {
+    fn statistics_len(&self) -> usize {
+        1
+    }
+    fn statistics(&self, z: &[F], out: &mut [f64]) -> Result<(), ModelError> {
+        self.0.inner.statistics(z, out)?;
+        out[0] *= 0.5; // the statistic is the sum of the coordinates
+        Ok(())
+    }
+    fn m_step(&self, mean: &[f64], theta: &mut [f64]) -> Result<(), ModelError> {
+        MStep::m_step(&self.0.inner, mean, theta)
+    }
+}

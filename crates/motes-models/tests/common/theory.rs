@@ -1,0 +1,126 @@
+//! The toy model's closed forms at finite N and h.
+//!
+//! In e = theta - theta_* and u_nd = x_nd - (y_d + theta_*)/2 the gradients are D (nu - e) and e - 2 u_nd, where nu is the
+//! mean of all u_nd. The deviations u_nd - nu contract by 1 - 2h whatever theta does, and are independent of (e, nu),
+//! which is a small linear Gaussian recursion.
+
+/// A 3 x 3 matrix; recursions in two dimensions leave the last row and column zero.
+pub type Matrix = [[f64; 3]; 3];
+
+pub fn product(a: &Matrix, b: &Matrix) -> Matrix {
+    let mut c = [[0.0; 3]; 3];
+    for (i, row) in c.iter_mut().enumerate() {
+        for (j, c) in row.iter_mut().enumerate() {
+            *c = (0..3).map(|k| a[i][k] * b[k][j]).sum();
+        }
+    }
+    c
+}
+
+fn transpose(a: &Matrix) -> Matrix {
+    std::array::from_fn(|i| std::array::from_fn(|j| a[j][i]))
+}
+
+fn sum(a: &Matrix, b: &Matrix) -> Matrix {
+    std::array::from_fn(|i| std::array::from_fn(|j| a[i][j] + b[i][j]))
+}
+
+/// A Q A^T.
+fn congruent(a: &Matrix, q: &Matrix) -> Matrix {
+    product(&product(a, q), &transpose(a))
+}
+
+/// The S of S = A S A^T + Q, by doubling.
+pub fn stationary(a: &Matrix, q: &Matrix) -> Matrix {
+    let (mut a, mut s) = (*a, *q);
+    for _ in 0..60 {
+        s = sum(&s, &congruent(&a, &s));
+        a = product(&a, &a);
+    }
+    s
+}
+
+/// The spectral radius, by squaring.
+pub fn radius(a: &Matrix) -> f64 {
+    let (mut a, mut log, mut power) = (*a, 0.0, 1.0f64);
+    for _ in 0..40 {
+        let size = a.iter().flatten().fold(0.0f64, |m, v| m.max(v.abs()));
+        if size == 0.0 {
+            return 0.0;
+        }
+        log += size.ln() / power;
+        a.iter_mut().flatten().for_each(|v| *v /= size);
+        a = product(&a, &a);
+        power *= 2.0;
+    }
+    f64::exp(log)
+}
+
+/// What a long run shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Stationary {
+    /// Var theta.
+    pub theta: f64,
+    /// The variance of a coordinate, pooled over steps and particles.
+    pub x: f64,
+    /// The contraction of (e, nu) in one step.
+    pub rho: f64,
+}
+
+/// The variance of u_nd - nu: an AR(1) with factor 1 - 2h and noise 2h (1 - 1/(ND)).
+pub fn deviations(n: usize, h: f64, d: usize) -> f64 {
+    (1.0 - 1.0 / (n * d) as f64) / (2.0 * (1.0 - h))
+}
+
+/// e' = e + h a (nu - e), nu' = nu + h (e - 2 nu) + noise: the matrix of eqs. gradmf1hier (a = D) and newtonmfhier (a = 1).
+pub fn pgd_matrix(a: f64, h: f64) -> Matrix {
+    [[1.0 - h * a, h * a, 0.0], [h, 1.0 - 2.0 * h, 0.0], [0.0; 3]]
+}
+
+/// PGD (a = D), and PQN or PGD with the diagonal Lambda (a = 1).
+pub fn pgd(a: f64, n: usize, h: f64, d: usize) -> Stationary {
+    let matrix = pgd_matrix(a, h);
+    let mut noise = [[0.0; 3]; 3];
+    noise[1][1] = 2.0 * h / (n * d) as f64;
+    let s = stationary(&matrix, &noise);
+    Stationary { theta: s[0][0], x: s[1][1] + deviations(n, h, d), rho: radius(&matrix) }
+}
+
+/// PMGD, where theta is the overall mean.
+pub fn pmgd(n: usize, h: f64, d: usize) -> Stationary {
+    let theta = 2.0 / ((n * d) as f64 * (2.0 - h));
+    Stationary { theta, x: theta + deviations(n, h, d), rho: (1.0 - h).abs() }
+}
+
+/// SOUL: N moves nu' = (1 - 2h) nu + h e + noise from the last state, then e' = e + h a (their mean - e).
+pub fn soul(a: f64, n: usize, h: f64, d: usize) -> Stationary {
+    // (e, nu, s) where s gathers the mean of the chain.
+    let (r, w) = (1.0 - 2.0 * h, 1.0 / n as f64);
+    let one_move: Matrix = [[1.0, 0.0, 0.0], [h, r, 0.0], [w * h, w * r, 1.0]];
+    let q = 2.0 * h / d as f64;
+    let noise: Matrix = [[0.0; 3], [0.0, q, q * w], [0.0, q * w, q * w * w]];
+    let mut map: Matrix = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+    let mut spread = [[0.0; 3]; 3];
+    let mut states = Vec::with_capacity(n);
+    for _ in 0..n {
+        map = product(&one_move, &map);
+        spread = sum(&congruent(&one_move, &spread), &noise);
+        states.push((map[1], spread[1][1]));
+    }
+    let theta_step: Matrix = [[1.0 - h * a, 0.0, h * a], [0.0, 1.0, 0.0], [0.0; 3]];
+    let mut matrix = product(&theta_step, &map);
+    matrix.iter_mut().for_each(|row| row[2] = 0.0); // s starts at 0 in each chain
+    let s = stationary(&matrix, &congruent(&theta_step, &spread));
+    let nu = states.iter().map(|(m, spread)| {
+        let quadratic: f64 = (0..2).map(|i| (0..2).map(|j| m[i] * s[i][j] * m[j]).sum::<f64>()).sum();
+        quadratic + spread
+    });
+    let chain = nu.sum::<f64>() / n as f64;
+    Stationary { theta: s[0][0], x: chain + deviations(1, h, d), rho: radius(&matrix) }
+}
+
+/// marginal-mh: pi_N, for every h.
+pub fn pi_n(n: usize, d: usize) -> (f64, f64) {
+    let nd = (n * d) as f64;
+    (1.0 / nd, 0.5 * (1.0 + 1.0 / nd))
+}
