@@ -141,6 +141,25 @@ fn interruptions_do_not_matter_in_single_precision() {
     interruptions_do_not_matter::<f32>();
 }
 
+/// A run that was complete and is resumed for more steps equals the longer run.
+#[test]
+fn a_longer_run_goes_on_where_a_shorter_one_ended() {
+    let [_, (y, entries)] = problems();
+    for entry in &entries {
+        let model = Reduced::<f64>::new(&y, entry.gives);
+        let whole = shown::<f64>(entry, &y, 1);
+        let shorter = Settings { steps: 13, ..entry.settings.clone() };
+        common::on(1, || {
+            let mut state = motes::start(&model, &shorter).expect("a start");
+            let before = go_on(&model, &shorter, &mut state, None);
+            let mut resumed = State::initial(&model, &entry.settings);
+            decode(&before.state[..], &mut resumed).expect("a checkpoint");
+            let after = go_on(&model, &entry.settings, &mut resumed, None);
+            assert!(after.state == whole.state, "{}", entry.name);
+        });
+    }
+}
+
 /// A small checkpoint with something in every array, and a fresh state that it fits.
 fn checkpoint() -> (Vec<u8>, State<f32>) {
     let entries = catalogue(3, 8, 0.1, 0.2);
