@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::files::write_atomically;
-use crate::{Acceptance, Error, Particles, Real, State, instruction_set};
+use crate::{Acceptance, Error, Real, State, instruction_set};
 
 const MAGIC: &[u8; 8] = b"MOTESCP1";
 /// A header holds a few numbers and the sizes of at most `MAX_PARTICLES` kept clouds.
@@ -75,12 +75,9 @@ impl Header {
             && self.d == state.cloud.d()
             && self.d > 0
             && self.lengths.iter().zip(expected).enumerate().all(|(i, (&have, want))| match i {
-                1 => have.is_multiple_of(self.d) && have <= state.cloud.capacity(),
-                7 => have <= state.batches.means.capacity(),
-                9 => {
-                    kept.and_then(|n| n.checked_mul(self.d)) == Some(have)
-                        && have <= state.kept.data.capacity()
-                }
+                1 => have.is_multiple_of(self.d) && have <= state.cloud.room(),
+                7 => have <= state.batches.room(),
+                9 => kept.and_then(|n| n.checked_mul(self.d)) == Some(have) && have <= state.kept.room(),
                 _ => have == want,
             })
     }
@@ -194,14 +191,14 @@ pub fn decode<F: Real>(input: impl Read, state: &mut State<F>) -> Result<Header,
     }
     let l = header.lengths;
     let theta = input.array(Vec::new(), l[0])?;
-    let cloud = input.array(Vec::with_capacity(state.cloud.capacity()), l[1])?;
+    let cloud = input.array(Vec::with_capacity(state.cloud.room()), l[1])?;
     let memory = input.array(Vec::new(), l[2])?;
     let mean_theta = input.array(Vec::new(), l[3])?;
     let (x, x2) = (input.array(Vec::new(), l[4])?, input.array(Vec::new(), l[5])?);
     let current = input.array(Vec::new(), l[6])?;
-    let means = input.array(Vec::with_capacity(state.batches.means.capacity()), l[7])?;
+    let means = input.array(Vec::with_capacity(state.batches.room()), l[7])?;
     let spread = input.array(Vec::new(), l[8])?;
-    let kept = input.array(Vec::with_capacity(state.kept.data.capacity()), l[9])?;
+    let kept = input.array(Vec::with_capacity(state.kept.room()), l[9])?;
     let (variational, predictive) = (input.array(Vec::new(), l[10])?, input.array(Vec::new(), l[11])?);
     if !input.ends_well() {
         return Err("fails its checksum".into());
@@ -209,7 +206,7 @@ pub fn decode<F: Real>(input: impl Read, state: &mut State<F>) -> Result<Header,
 
     state.k = header.k;
     state.theta = theta;
-    state.cloud = Particles::from_rows(cloud, header.d);
+    state.cloud.replace(cloud);
     (state.memory, state.variational, state.predictive) = (memory, variational, predictive);
     state.averages.steps = header.steps_averaged;
     state.averages.particles = header.particles_averaged;
