@@ -246,30 +246,40 @@ impl Generations {
     }
 
     /// Loads the newest generation that can be trusted. Returns its header, if there is any, and what is wrong
-    /// with newer ones.
+    /// with newer ones. A file that is whole but belongs to other settings is an error: the run must not go back
+    /// behind it.
     pub fn load<F: Real>(&self, state: &mut State<F>) -> Result<(Option<Header>, Vec<String>), Error> {
         let mut warnings = Vec::new();
         for path in self.list()? {
             let file = File::open(&path).map_err(Error::read(&path))?;
             match decode(std::io::BufReader::with_capacity(1 << 16, file), state) {
                 Ok(header) => return Ok((Some(header), warnings)),
+                Err(problem) if is_whole(&path)? => {
+                    let remedy = "put back the config.toml and the motes that it was written with, or start a new run with fit --config";
+                    return Err(Error::File { path, problem: format!("{problem}; {remedy}") });
+                }
                 Err(problem) => warnings.push(format!("{} {problem}", path.display())),
             }
         }
         Ok((None, warnings))
     }
 
-    /// Removes generations newer than step k, which a resumed run will write again.
+    /// Removes generations newer than step k, which a resumed run will write again, and unfinished ones.
     pub fn forget_after(&self, k: u64) -> Result<(), Error> {
         let newest = self.dir.join(format!("{k:020}.motes"));
-        for path in self.list()?.into_iter().filter(|p| *p > newest) {
+        let newer = self.list()?.into_iter().filter(|p| *p > newest);
+        for path in newer.chain(self.files("tmp")?) {
             fs::remove_file(&path).map_err(Error::write(&path))?;
         }
         Ok(())
     }
 
-    /// The files there are, newest first.
+    /// The generations there are, newest first.
     fn list(&self) -> Result<Vec<PathBuf>, Error> {
+        self.files("motes")
+    }
+
+    fn files(&self, extension: &str) -> Result<Vec<PathBuf>, Error> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -277,11 +287,19 @@ impl Generations {
         };
         let mut paths: Vec<PathBuf> = entries
             .filter_map(|e| Some(e.ok()?.path()))
-            .filter(|p| p.extension().is_some_and(|e| e == "motes"))
+            .filter(|p| p.extension().is_some_and(|e| e == extension))
             .collect();
         paths.sort_unstable_by(|a, b| b.cmp(a));
         Ok(paths)
     }
+}
+
+/// Whether a file is as it was written: its last four bytes are the checksum of all the others.
+fn is_whole(path: &Path) -> Result<bool, Error> {
+    let bytes = fs::read(path).map_err(Error::read(path))?;
+    Ok(bytes.split_last_chunk().is_some_and(|(body, stored)| {
+        body.starts_with(&MAGIC[..7]) && crc32fast::hash(body).to_le_bytes() == *stored
+    }))
 }
 
 /// A short digest of a text, to tell whether a checkpoint belongs to it.

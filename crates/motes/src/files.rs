@@ -21,7 +21,8 @@ pub fn write_atomically(
         file.get_ref().sync_all()?;
         fs::rename(&temporary, path)?;
         // The rename itself must survive a crash too.
-        path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+        let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
     })();
     if result.is_err() {
         let _ = fs::remove_file(&temporary);
