@@ -11,7 +11,7 @@ pub fn check(args: CheckArgs) -> Result<Ended, String> {
     config.model = Some(models::name(args.model.as_deref(), None)?);
     let seed = config.seed.unwrap_or(0);
     let source = Source::load(&mut config)?;
-    let model = source.build::<f64>();
+    let model = source.build::<f64>()?;
     let checks = motes::check_model(&*model, seed).map_err(|e| e.to_string())?;
     println!("{:34}  {:>12}  verdict", model.name(), "worst error");
     for check in &checks {

@@ -55,6 +55,27 @@ config! {
     /// The column to explain [default: the last]
     #[arg(long, value_name = "COL", help_heading = "Data")]
     target: String,
+    /// Columns to leave out (logistic) [default: id, of the embedded data]
+    #[arg(long, value_name = "COL,...", value_delimiter = ',', help_heading = "Data")]
+    drop: Vec<String>,
+    /// A CSV file to test on, standardised with the training moments (logistic)
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    test: PathBuf,
+    /// The fraction of rows to test on; 0 trains on everything (logistic) [default: 0.2]
+    #[arg(long, value_name = "F", help_heading = "Data")]
+    test_fraction: f64,
+    /// The seed of that split, equal to scikit-learn's (logistic) [default: 0]
+    #[arg(long, value_name = "S", help_heading = "Data")]
+    split_seed: u32,
+    /// Take features as they are (logistic)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Data")]
+    no_standardize: bool,
+    /// V of the prior N(theta 1, V I) of the weights (logistic) [default: 5]
+    #[arg(long, value_name = "V", allow_negative_numbers = true, help_heading = "Data")]
+    prior_variance: f64,
+    /// Add an intercept with its own prior N(0, V), not tied to theta (logistic)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Data")]
+    intercept: bool,
     /// The number of generated observations D_x (hierarchical) [default: 100]
     #[arg(long, value_name = "D", help_heading = "Data")]
     dim: usize,

@@ -73,7 +73,7 @@ fn start(mut config: Config, how: How, from: From) -> Result<Ended, String> {
     if how.threads == Some(0) {
         return Err("--threads 0 leaves nobody to work; use 1 or more, or leave it out".into());
     }
-    memory::check(models::shape_before_data(&config, real_bytes), &settings)?;
+    memory::check(models::shape_before_data(&model, &config, real_bytes), &settings)?;
     let source = Source::load(&mut config)?;
     if config.data_sha256.as_ref().is_some_and(|sha| *sha != source.sha256) {
         return Err(
@@ -84,7 +84,7 @@ fn start(mut config: Config, how: How, from: From) -> Result<Ended, String> {
     let auto = !matches!(config.step_size, Some(StepSize::Value(_))) && settings.algorithm != Algorithm::Em;
     if auto {
         // The curvature needs no precision of its own.
-        settings.step_size = settings.auto_step_size(&*source.build::<f64>());
+        settings.step_size = settings.auto_step_size(&*source.build::<f64>()?);
     }
     config = config.resolved(&settings, precision);
     let plan = Plan { config, settings, source, how };
@@ -98,7 +98,7 @@ fn start(mut config: Config, how: How, from: From) -> Result<Ended, String> {
 }
 
 fn carry_out<F: Real>(plan: Plan, from: From) -> Result<Ended, String> {
-    let model = plan.source.build::<F>();
+    let model = plan.source.build::<F>()?;
     let model = &*model;
     plan.settings.validate(model).map_err(|e| e.to_string())?;
     let real_bytes = size_of::<F>();
@@ -161,7 +161,8 @@ fn loop_and_write<F: Real>(
     }
     let seconds = directory.seconds_before() + spent.as_secs_f64();
     let choices = serde_json::to_value(&plan.config).expect("a config is plain data");
-    let summary = Summary::of(model, settings, choices, &state, seconds);
+    let mut summary = Summary::of(model, settings, choices, &state, seconds);
+    summary.data = plan.source.remember.as_ref().map(|r| serde_json::to_value(r).expect("plain data"));
     directory.finish(model, settings, &state, spent, &summary)?;
     if !plan.how.quiet {
         print!("{}", show::summary(&summary, model, settings, &state, directory.path()));

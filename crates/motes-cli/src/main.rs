@@ -1,10 +1,11 @@
-//! The `motes` command line: fit, resume, check-model, completions.
+//! The `motes` command line: fit, resume, predict, check-model, completions.
 
 mod args;
 mod check;
 mod config;
 mod fit;
 mod models;
+mod predict;
 mod progress;
 mod show;
 
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Fit(args) => fit::fit(args),
         Command::Resume(args) => fit::resume(args),
+        Command::Predict(args) => predict::predict(args),
         Command::CheckModel(args) => check::check(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
