@@ -16,6 +16,7 @@ const CASES: &[&str] = &[
     "--algorithm soul",
     "--algorithm soul --preconditioner adam",
     "--algorithm em",
+    "--algorithm mean-field",
     "--algorithm marginal-mh --step-size 0.0001",
     "--algorithm joint-mh --joint-update pgd --step-size 0.00001",
     "--algorithm joint-mh --joint-update pqn --step-size 0.0001",
@@ -118,7 +119,7 @@ fn numbers_survive_the_config() {
     let place = Place::new();
     place.quietly(
         "fit hierarchical --steps 20 --dim 5 --step-size 0.012345678901234567 --true-theta -1e-7 --init-theta 1e15 \
-         --init-particles -0.1 --step-decay 0.333333333333333333,7.7 --seed 9223372036854775807 --out a",
+         --init-particles -0.1 --step-decay 0.333333333333333333,7.7 --seed 18446744073709551615 --out a",
     );
     place.quietly("fit --config a/config.toml --out b");
     same_bits(&place.path("a"), &place.path("b"));
