@@ -176,11 +176,11 @@ def limits(motes, rates):
     for key, value in rows.items():
         print(f'| {key} | {value:.1f} |')
     print('\n| a step of one particle of one dimension, f32 | ns |\n|---|---:|')
-    steps = 1_000_000
+    steps = 20_000  # short, to fit between disturbances
     for name, flags in [('pgd', []), ('pgd without trace', ['--trace-every', steps]), ('pgd without trace and averages', ['--trace-every', steps, '--burn-in', steps - 1]),
                         ('pmgd', ['--algorithm', 'pmgd']), ('pmgd without trace and averages', ['--algorithm', 'pmgd', '--trace-every', steps, '--burn-in', steps - 1])]:
         flags = ['hierarchical', '--dim', 1, '--particles', 1, '--steps', steps, '--precision', 'f32', '--step-size', 0.015, *flags]
-        ns = 1e9 / steps * min(fit(motes, flags)[0] for _ in range(7))
+        ns = 1e9 / steps * min(fit(motes, flags)[0] for _ in range(40))
         rows[f'step ns, {name}'] = ns
         print(f'| {name} | {ns:.0f} |', flush=True)
     print()
@@ -191,7 +191,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('sections', nargs='*', choices=[[], *SECTIONS], help='default: all but limits')
     ap.add_argument('--motes', required=True, type=Path, help='the binary')
-    ap.add_argument('--rounds', type=int, default=5)
+    ap.add_argument('--rounds', type=int, default=3)
     ap.add_argument('--only', default='', metavar='REGEX', help='of the comparisons only those whose name and precision match')
     a = ap.parse_args()
     sections = a.sections or [s for s in SECTIONS if s != 'limits']
