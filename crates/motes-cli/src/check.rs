@@ -11,9 +11,11 @@ use crate::models::{self, Source};
 /// Checks every capability of a model and prints a line for each.
 pub fn check(args: CheckArgs) -> Result<Ended, String> {
     let mut config = args.config;
-    config.model = Some(models::name(args.model.as_deref(), None)?);
     let seed = config.seed.unwrap_or(0);
-    memory::check(models::shape_before_data(&config, 8), &Settings { particles: 1, ..Settings::default() })?;
+    let name = models::name(args.model.as_deref(), None)?;
+    let shape = models::shape_before_data(&name, &config, 8);
+    memory::check(shape, &Settings { particles: 1, ..Settings::default() })?;
+    config.model = Some(name);
     let source = Source::load(&mut config)?;
     let model = source.build::<f64>()?;
     let checks = motes::check_model(&*model, seed).map_err(|e| e.to_string())?;

@@ -284,7 +284,12 @@ impl Config {
         } else if generated && flags.data.is_none() {
             (self.data, self.target) = (None, None);
         }
-        if flags.data.is_some() || generated {
+        if flags.test.is_some() {
+            (self.test_fraction, self.split_seed) = (None, None);
+        } else if flags.test_fraction.is_some() || flags.split_seed.is_some() {
+            self.test = None;
+        }
+        if flags.data.is_some() || flags.test.is_some() || flags.test_fraction.is_some() || generated {
             self.data_sha256 = None;
         }
     }

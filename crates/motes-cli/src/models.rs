@@ -17,7 +17,7 @@ const MODELS: &[&str] = &["hierarchical", "logistic"];
 /// A model with its data read, in no precision yet.
 pub enum Spec {
     Hierarchical { y: Vec<f64> },
-    Logistic { train: Classification, test: Option<Classification>, options: Options },
+    Logistic { train: Box<Classification>, test: Option<Box<Classification>>, options: Options },
 }
 
 /// A model's data and what a run must remember of them.
@@ -92,7 +92,7 @@ impl Source {
         Ok(match &self.spec {
             Spec::Hierarchical { y } => Box::new(Hierarchical::new(y)),
             Spec::Logistic { train, test, options } => {
-                Box::new(Logistic::new(train, test.as_ref(), *options).map_err(|e| e.to_string())?)
+                Box::new(Logistic::new(train, test.as_deref(), *options).map_err(|e| e.to_string())?)
             }
         })
     }
@@ -225,6 +225,7 @@ fn logistic(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
         test_rows: test.as_ref().map_or(0, |t| t.rows()),
         rows_dropped: train.rows_dropped,
     };
+    let (train, test) = (Box::new(train), test.map(Box::new));
     let spec = Spec::Logistic { train, test, options: Options { prior_variance, intercept } };
     Ok(Source { spec, sha256: digest, notes, remember: Some(remember) })
 }
