@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufReader, Write as _};
 
-use motes::files::write_atomically;
+use motes::files::{Durable, write_atomically};
 use motes::npz::read_npz;
 use motes::{Ended, Pool};
 use motes_models::data;
@@ -64,7 +64,7 @@ pub fn predict(args: PredictArgs) -> Result<Ended, String> {
             ));
         }
         Some(path) => {
-            write_atomically(path, |out| out.write_all(csv.as_bytes())).map_err(|e| e.to_string())?;
+            write_atomically(path, Durable::No, |out| out.write_all(csv.as_bytes())).map_err(|e| e.to_string())?;
             eprintln!("{} predictions in {}", predictions.len(), path.display());
         }
         None => {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::write_atomically;
+use crate::files::{Durable, write_atomically};
 use crate::{Acceptance, Error, Real, State, instruction_set};
 
 const MAGIC: &[u8; 8] = b"MOTESCP1";
@@ -238,7 +238,7 @@ impl Generations {
     pub fn write<F: Real>(&self, state: &State<F>, header: &Header) -> Result<(), Error> {
         fs::create_dir_all(&self.dir).map_err(Error::write(&self.dir))?;
         let path = self.dir.join(format!("{:020}.motes", state.k));
-        write_atomically(&path, |out| encode(state, header, out))?;
+        write_atomically(&path, Durable::Yes, |out| encode(state, header, out))?;
         for old in self.list()?.into_iter().filter(|p| *p <= path).skip(2) {
             fs::remove_file(&old).map_err(Error::write(&old))?;
         }

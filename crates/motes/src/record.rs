@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::checkpoint::{self, Generations, Header};
-use crate::files::write_atomically;
+use crate::files::{Durable, write_atomically};
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::npz::NpzWriter;
 use crate::settings::{Algorithm, Settings};
@@ -83,7 +83,7 @@ impl RunDirectory {
 
     /// Writes (or replaces) the config of a run.
     pub fn write_config(path: &Path, config: &str) -> Result<(), Error> {
-        write_atomically(&path.join("config.toml"), |out| out.write_all(config.as_bytes()))
+        write_atomically(&path.join("config.toml"), Durable::Yes, |out| out.write_all(config.as_bytes()))
     }
 
     /// Opens the directory of an interrupted or finished run and brings `state` to its last good checkpoint.
@@ -212,7 +212,7 @@ impl RunDirectory {
         }
         line.push(b'\n');
         self.trace_bytes += line.len() as u64;
-        self.trace.write_all(line).map_err(Error::write(&self.path.join("trace.csv")))
+        self.trace.write_all(line).map_err(|e| Error::write(&self.path.join("trace.csv"))(e))
     }
 
     /// Whether a checkpoint should be written after step k.
@@ -248,11 +248,11 @@ impl RunDirectory {
         self.checkpoint(state, spent)?;
         let trace = self.path.join("trace.csv");
         let traced = self.columns.theta;
-        write_atomically(&self.path.join("posterior.npz"), |out| {
+        write_atomically(&self.path.join("posterior.npz"), Durable::No, |out| {
             write_posterior(out, &trace, traced, model, settings, state)
         })?;
         let json = serde_json::to_string_pretty(summary).map_err(std::io::Error::other);
-        write_atomically(&self.path.join("summary.json"), |out| {
+        write_atomically(&self.path.join("summary.json"), Durable::No, |out| {
             out.write_all(json?.as_bytes())?;
             out.write_all(b"\n")
         })
