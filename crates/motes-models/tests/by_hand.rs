@@ -16,6 +16,15 @@ struct Paper {
     h: f64,
 }
 
+/// Where a run stands: what adaptive rules remember, and (mu, s) of mean-field, besides theta and the cloud.
+struct Position {
+    theta: f64,
+    cloud: Cloud,
+    memory: [f64; 2],
+    mu: Vec<f64>,
+    spread: Vec<f64>,
+}
+
 impl Paper {
     /// l(theta, x) up to a constant.
     fn l(&self, theta: f64, x: &[f64]) -> f64 {
@@ -105,7 +114,8 @@ impl Paper {
     }
 
     /// One step of the named algorithm; tells whether a proposal for the whole cloud was rejected.
-    fn step(&self, s: &Settings, k: u64, theta: &mut f64, cloud: &mut Cloud, memory: &mut [f64; 2]) -> bool {
+    fn step(&self, s: &Settings, k: u64, at: &mut Position) -> bool {
+        let Position { theta, cloud, memory, mu, spread } = at;
         let adjusting = k >= s.adjust_after;
         match s.algorithm {
             Algorithm::Pgd | Algorithm::Pqn => {
@@ -136,6 +146,28 @@ impl Paper {
                     return true;
                 }
                 (*theta, *cloud) = (psi, z);
+            }
+            Algorithm::MeanField => {
+                let sigma: Vec<f64> = spread.iter().map(|s| (1.0 + s.exp()).ln().sqrt()).collect();
+                let mut eps = cloud.clone();
+                for (n, (x, eps)) in cloud.iter_mut().zip(&mut eps).enumerate() {
+                    let first = (n * x.len()) as u64;
+                    Noise::new(self.seed, Purpose::Particles).normals_f64(k, first, eps);
+                    (0..x.len()).for_each(|i| x[i] = mu[i] + sigma[i] * eps[i]);
+                }
+                let next = self.next_theta(s, k, *theta, cloud, memory);
+                let gradients: Cloud = cloud.iter().map(|x| self.grad_x(*theta, x)).collect();
+                for i in 0..mu.len() {
+                    // Of the mean of l(theta, mu + sigma eps) plus the entropy, log sigma.
+                    let mean =
+                        |f: &dyn Fn(usize) -> f64| (0..eps.len()).map(f).sum::<f64>() / eps.len() as f64;
+                    let d_mu = mean(&|n| gradients[n][i]);
+                    let d_sigma = mean(&|n| gradients[n][i] * eps[n][i]) + 1.0 / sigma[i];
+                    let d_variance = d_sigma / (2.0 * sigma[i]);
+                    mu[i] += self.h * d_mu;
+                    spread[i] += self.h * d_variance * spread[i].exp() / (1.0 + spread[i].exp());
+                }
+                *theta = next;
             }
             Algorithm::Em => {
                 let y_mean = self.y.iter().sum::<f64>() / self.y.len() as f64;
@@ -177,15 +209,16 @@ fn every_algorithm_follows_the_papers_equations() {
         let paper = Paper { y: y.clone(), seed: settings.seed, h: settings.step_size };
         let name = format!("{} {} {}", settings.algorithm, settings.preconditioner, settings.joint_update);
         let n = if settings.has_cloud() { settings.particles } else { 0 };
-        let (mut theta, mut cloud, mut memory) = (0.0, vec![vec![0.0; 3]; n], [0.0; 2]);
+        let (cloud, mu, spread) = (vec![vec![0.0; 3]; n], vec![0.0; 3], vec![1.0; 3]);
+        let mut at = Position { theta: 0.0, cloud, memory: [0.0; 2], mu, spread };
         let (mut rejected, mut taken) = (0, 0.0);
         let mut observer = |info: &StepInfo<'_, f64>| {
             if info.k > 0 {
-                rejected += u32::from(paper.step(&settings, info.k - 1, &mut theta, &mut cloud, &mut memory));
+                rejected += u32::from(paper.step(&settings, info.k - 1, &mut at));
                 taken += info.acceptance.unwrap_or(0.0);
             }
-            let far = info.cloud.as_slice().iter().zip(cloud.iter().flatten()).map(|(a, b)| (a - b).abs());
-            let far = far.fold((info.theta[0] - theta).abs(), f64::max);
+            let far = info.cloud.as_slice().iter().zip(at.cloud.iter().flatten()).map(|(a, b)| (a - b).abs());
+            let far = far.fold((info.theta[0] - at.theta).abs(), f64::max);
             assert!(far < 1e-9, "{name}: {far:e} apart after step {}", info.k);
             Flow::Continue
         };
