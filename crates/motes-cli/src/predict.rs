@@ -64,7 +64,8 @@ pub fn predict(args: PredictArgs) -> Result<Ended, String> {
             ));
         }
         Some(path) => {
-            write_atomically(path, Durable::No, |out| out.write_all(csv.as_bytes())).map_err(|e| e.to_string())?;
+            write_atomically(path, Durable::No, |out| out.write_all(csv.as_bytes()))
+                .map_err(|e| e.to_string())?;
             eprintln!("{} predictions in {}", predictions.len(), path.display());
         }
         None => {

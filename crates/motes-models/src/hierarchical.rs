@@ -2,7 +2,7 @@
 
 use motes::model::{ExactEm, LogDensity, MStep, Prior, ThetaHessian};
 use motes::noise::{Noise, Purpose};
-use motes::simd::dispatch;
+use motes::simd::{dispatch, sum_lanes};
 use motes::{At, Model, ModelError, Real};
 
 /// Clouds with fewer coordinates are walked several rows at a time, beside as many copies of y.
@@ -25,7 +25,7 @@ impl<F: Real> Hierarchical<F> {
     pub fn new(y: &[f64]) -> Self {
         assert!(!y.is_empty(), "the hierarchical model needs at least one observation");
         let to_whole_lanes = LANES >> y.len().trailing_zeros().min(LANES.trailing_zeros());
-        let copies = if y.len() < NARROW { to_whole_lanes } else { 1 };
+        let copies = if y.len() < NARROW { to_whole_lanes * 4usize.div_ceil(y.len()) } else { 1 };
         Hierarchical {
             d: y.len(),
             y: std::iter::repeat_n(y, copies).flatten().map(|v| F::of(*v)).collect(),
@@ -199,7 +199,7 @@ fn gradients_kernel<F: Real, const FMA: bool>(x: &[F], y: &[F], theta: F, grad: 
             sums[i - whole] += x[i].f64();
         }
     }
-    sums.iter().sum()
+    sum_lanes(sums)
 }
 
 dispatch! {
@@ -219,5 +219,5 @@ fn sum_kernel<F: Real, const FMA: bool>(x: &[F]) -> f64 {
             sums[j] += chunk[j].f64();
         }
     }
-    sums.iter().sum()
+    sum_lanes(sums)
 }

@@ -90,7 +90,8 @@ fn columns_kernel<F: Real, const FMA: bool>(
     let mut groups = x.chunks_exact(ROWS * d);
     for rows in &mut groups {
         let (a, b) = (&rows[first..first + width], &rows[d + first..d + first + width]);
-        let (c, e) = (&rows[2 * d + first..2 * d + first + width], &rows[3 * d + first..3 * d + first + width]);
+        let (c, e) =
+            (&rows[2 * d + first..2 * d + first + width], &rows[3 * d + first..3 * d + first + width]);
         for j in 0..width {
             let (a, b, c, e) = (a[j].f64(), b[j].f64(), c[j].f64(), e[j].f64());
             sums[j] += (a + b) + (c + e);
@@ -137,6 +138,15 @@ fn add_lanes<F: Real>(x: &[F], d: usize, lanes: usize, sums: &mut [f64], squares
         s1[j] += v.f64();
         s2[j] += v.f64() * v.f64();
     }
+    // By halves while they hold whole rows: one addition after the other would take as long as a small step.
+    let mut lanes = lanes;
+    while lanes.is_multiple_of(2 * d) {
+        lanes /= 2;
+        for j in 0..lanes {
+            s1[j] += s1[lanes + j];
+            s2[j] += s2[lanes + j];
+        }
+    }
     for (s1, s2) in s1[..lanes].chunks_exact(d).zip(s2[..lanes].chunks_exact(d)) {
         for j in 0..d {
             sums[j] += s1[j];
@@ -151,7 +161,9 @@ mod tests {
 
     #[test]
     fn moments_equal_the_plain_sums() {
-        for (n, d) in [(1, 1), (7, 1), (100, 1), (13, 3), (5, 16), (9, 17), (4, 64), (3, 700), (7, 1100), (40, 9)] {
+        for (n, d) in
+            [(1, 1), (7, 1), (100, 1), (13, 3), (5, 16), (9, 17), (4, 64), (3, 700), (7, 1100), (40, 9)]
+        {
             let value = |i: usize| (i as f64 * 0.37).sin() + 2.0;
             let rows: Vec<f64> = (0..n * d).map(value).collect();
             let mut averages = Averages::new(1, d);
