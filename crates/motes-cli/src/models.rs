@@ -195,6 +195,10 @@ fn logistic(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
             let table = data::read_table(&bytes, &path.display().to_string())?;
             let mut test = data::classification_like(&table, &all)?;
             note_dropped(&mut notes, path, test.rows_dropped);
+            // A run is resumed from anywhere.
+            let absolute = std::path::absolute(path);
+            config.test =
+                Some(absolute.map_err(|e| format!("cannot use {}: {e}; check the path", path.display()))?);
             if let Some(moments) = &moments {
                 moments.apply(&mut test.features);
             }
