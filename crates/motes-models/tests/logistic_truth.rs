@@ -299,10 +299,11 @@ fn mean_field_finds_the_best_product_gaussian() {
     let case = &cases()[0];
     let settings = Settings {
         algorithm: Algorithm::MeanField,
-        // theta-bar is off by a bias of order h/N, 0.0005 at N = 50: it must hide in the standard error.
-        particles: 400,
-        steps: 900,
-        burn_in: 500,
+        // The gradients' noise puts theta-bar off by about 0.8 h/N (measured: 0.0017 at N = 10, 0.0003 at N = 50, 0.00004 at
+        // N = 400), and after 500 steps the start still does by 0.0009: both must be well below what is compared.
+        particles: 200,
+        steps: 1400,
+        burn_in: 1100,
         step_size: 0.02,
         ..Settings::default()
     };
