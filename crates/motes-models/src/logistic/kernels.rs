@@ -35,16 +35,18 @@ impl Sum {
 
 /// The most vectors of rows in a tile: lanes add up this many terms in their own precision before `f64` takes over.
 const TILE: usize = 72;
-/// Bytes of a tile that leave room for the rest in the first-level cache.
-const TILE_BYTES: usize = 24 << 10;
-/// Wide rows take tiles of at least this many vectors, so that adding up the lanes does not weigh.
-const TILE_LEAST: usize = 16;
+/// Bytes of a tile that leave room for the rest in the first- and in the second-level cache.
+const TILE_BYTES: [usize; 2] = [24 << 10, 512 << 10];
+/// Shorter tiles would spend too much on adding up the lanes.
+const TILE_LEAST: [usize; 2] = [32, 16];
 /// This many columns have their sums, or their coordinates of x, in registers.
 const NARROW: usize = 12;
 
 /// The number of vectors of rows in a tile, for rows of so many columns.
 pub(super) fn tile_vectors(columns: usize) -> usize {
-    (TILE_BYTES / 32 / columns).clamp(TILE_LEAST, TILE) / 4 * 4
+    let fit = TILE_BYTES.map(|bytes| bytes / 32 / columns);
+    let vectors = if fit[0] >= TILE_LEAST[0] { fit[0] } else { fit[1].max(TILE_LEAST[1]) };
+    vectors.min(TILE) / 4 * 4
 }
 
 /// The number of rows side by side in a vector.
