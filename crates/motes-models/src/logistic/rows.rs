@@ -78,7 +78,7 @@ impl<F: Real> Rows<F> {
         };
         if rows.g.len() * size_of::<Line>() > MANY_BYTES {
             let chunks = (rows.nanoseconds() / CHUNK_NANOSECONDS) as usize;
-            rows.chunk = vectors.div_ceil(chunks.clamp(LEAST_CHUNKS, MOST_CHUNKS));
+            rows.chunk = vectors.div_ceil(chunks.clamp(LEAST_CHUNKS, MOST_CHUNKS)).max(tile_vectors(columns));
         }
         let g: &mut [F] = cast_slice_mut(&mut rows.g);
         let w: &mut [F] = cast_slice_mut(&mut rows.w);
