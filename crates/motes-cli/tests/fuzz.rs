@@ -117,7 +117,7 @@ proptest! {
 
 #[test]
 fn mutated_configs_are_refused_or_run() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let config = "version = 1\nmodel = \"hierarchical\"\ndim = 4\nalgorithm = \"pgd\"\nparticles = 3\nsteps = 9\n\
                   burn-in = 4\nstep-size = 0.01\ngrow = \"5:6\"\nstep-decay = \"0.5,10\"\nwarm-start = \"1x3\"\n\
                   init-particles = \"0\"\nseed = 1\ntrace-every = 1\nkeep-clouds = 1\nadjust = false\n";
@@ -196,7 +196,7 @@ fn mutated_configs_are_refused_or_run() {
 
 #[test]
 fn mutated_data_files_are_refused_or_fitted() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let mut dice = Dice(6);
     for i in 0..100 {
         let text = b"name,y\nana,1.5\nben,-2\ncem,?\ndee,1e2\n".to_vec();
