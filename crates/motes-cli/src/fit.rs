@@ -53,9 +53,6 @@ enum From {
 
 /// Fits a model.
 pub fn fit(args: FitArgs) -> Result<Ended, String> {
-    if args.out.as_ref().is_some_and(|out| out.as_os_str().is_empty()) {
-        return Err("--out is empty; name a directory or leave it out".into());
-    }
     let mut file = args.config_file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let model = models::name(args.model.as_deref(), file.model.as_deref())?;
     let mut flags = args.config;

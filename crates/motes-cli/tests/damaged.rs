@@ -10,7 +10,7 @@ const FIT: &str = "fit hierarchical --algorithm pmgd --dim 20 --particles 5 --se
 
 /// A finished run of 90 steps with checkpoints at 80 and 90.
 fn place() -> Place {
-    let place = Place::new();
+    let place = Place::in_memory();
     place.quietly(&format!("{FIT} --steps 90 --out good"));
     assert_eq!(checkpoints(&place.path("good")).len(), 2);
     place

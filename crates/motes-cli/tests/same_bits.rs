@@ -74,8 +74,8 @@ fn threads_replay_and_resume_give_the_same_bits_second_half() {
 
 #[test]
 fn many_small_resumes_give_the_same_bits() {
-    let place = Place::new();
     for (i, case) in CASES.iter().enumerate() {
+        let place = Place::in_memory();
         let flags = case.replace("4:55,9:80", "30:15,90:33").replace("7:41", "31:32");
         let particles = if case.contains(" em") { "" } else { "--particles 11" };
         let fit = format!("fit hierarchical --dim 13 {particles} --burn-in 9 {flags}");

@@ -31,6 +31,11 @@ impl Place {
         Place(tempfile::tempdir().unwrap())
     }
 
+    /// One in memory if there is such a place: hundreds of small runs would wait for the disk most of the time.
+    pub fn in_memory() -> Self {
+        Place(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap())
+    }
+
     /// A path inside.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
