@@ -30,6 +30,8 @@ pub enum Command {
     Fit(FitArgs),
     /// Go on with an interrupted run, or give a finished one more steps
     Resume(ResumeArgs),
+    /// Write a page that shows a run, or compares several
+    Report(ReportArgs),
     /// Compare a model's derivatives with finite differences
     CheckModel(CheckArgs),
     /// Print a completion script for a shell
@@ -72,6 +74,9 @@ pub struct How {
     /// Show neither progress nor the summary
     #[arg(long)]
     pub quiet: bool,
+    /// Leave report.html out of the run directory
+    #[arg(long)]
+    pub no_report: bool,
 }
 
 #[derive(Args)]
@@ -83,6 +88,16 @@ pub struct ResumeArgs {
     pub steps: Option<u64>,
     #[command(flatten)]
     pub how: How,
+}
+
+#[derive(Args)]
+pub struct ReportArgs {
+    /// Run directories; several are compared on one page
+    #[arg(required = true, value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// Where to write the page [default: report.html in the directory, or here for several]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -163,6 +163,9 @@ fn loop_and_write<F: Real>(
     let choices = serde_json::to_value(&plan.config).expect("a config is plain data");
     let summary = Summary::of(model, settings, choices, &state, seconds);
     directory.finish(model, settings, &state, spent, &summary)?;
+    if !plan.how.no_report {
+        crate::report::after_run(directory.path());
+    }
     if !plan.how.quiet {
         print!("{}", show::summary(&summary, model, settings, &state, directory.path()));
     }

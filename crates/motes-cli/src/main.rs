@@ -1,4 +1,4 @@
-//! The `motes` command line: fit, resume, check-model, completions.
+//! The `motes` command line: fit, resume, report, check-model, completions.
 
 mod args;
 mod check;
@@ -6,6 +6,7 @@ mod config;
 mod fit;
 mod models;
 mod progress;
+mod report;
 mod show;
 
 use std::io::Write;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Fit(args) => fit::fit(args),
         Command::Resume(args) => fit::resume(args),
+        Command::Report(args) => report::report(args),
         Command::CheckModel(args) => check::check(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
