@@ -35,6 +35,8 @@ pub enum Command {
     Resume(ResumeArgs),
     /// Predict new rows with a fitted run
     Predict(PredictArgs),
+    /// Write a page that shows a run, or compares several
+    Report(ReportArgs),
     /// Compare a model's derivatives with finite differences
     CheckModel(CheckArgs),
     /// Print a completion script for a shell
@@ -79,6 +81,9 @@ pub struct How {
     /// Show neither progress nor the summary
     #[arg(long)]
     pub quiet: bool,
+    /// Leave report.html out of the run directory
+    #[arg(long)]
+    pub no_report: bool,
 }
 
 #[derive(Args)]
@@ -100,6 +105,16 @@ pub struct PredictArgs {
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
     /// Where to write the predictions [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct ReportArgs {
+    /// Run directories; several are compared on one page
+    #[arg(required = true, value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// Where to write the page [default: report.html in the directory, or here for several]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }

@@ -187,6 +187,9 @@ fn loop_and_write<F: Real>(
     let mut summary = Summary::of(model, settings, choices, &state, seconds);
     summary.data = plan.source.remember.as_ref().map(|r| serde_json::to_value(r).expect("plain data"));
     directory.finish(model, settings, &state, spent, &summary)?;
+    if !plan.how.no_report {
+        crate::report::after_run(directory.path());
+    }
     if !plan.how.quiet {
         let text = show::summary(&summary, model, settings, &state, directory.path());
         // The files are written: whoever has closed the pipe has seen enough.
