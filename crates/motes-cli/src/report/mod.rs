@@ -1,6 +1,7 @@
 //! `motes report`: one page that shows a run, or compares several, and needs nothing but a browser.
 
 mod blob;
+mod clouds;
 mod page;
 mod read;
 mod stats;

@@ -318,7 +318,7 @@ fn intervals(out: &mut String, p: &Posterior, sampled: bool) {
     let sds = || p.rows.iter().map(|r| r.var.sqrt()).filter(|sd| *sd > 0.0 && sd.is_finite());
     let (least, most) = sds().fold((f64::INFINITY, 0f64), |(a, b), sd| (a.min(sd), b.max(sd)));
     let even = most < 1e4 * least;
-    let decimals = if least.is_finite() { decimals_for(least).min(8) } else { 4 };
+    let decimals = if least.is_finite() { (decimals_for(least) + 1).min(8) } else { 4 };
     let show = |v: f64| if even { fixed(v, decimals) } else { significant(v, 4) };
     out.push_str("<div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Posterior intervals\"><table class=\"intervals\"><thead><tr><th scope=\"col\">coordinate</th><th scope=\"col\">mean</th><th scope=\"col\">sd</th>");
     if sampled {
@@ -429,7 +429,7 @@ fn table(out: &mut String, runs: &[Run]) {
     let tested = runs.iter().any(|r| r.summary.as_ref().is_some_and(|s| s.metrics.is_some()));
     let wide = runs.iter().any(|r| r.d_theta > 1);
     let theta = if wide { "first theta" } else { "theta" };
-    let mut heads = vec!["", "run", "algorithm", "N", "h", "steps", "time", theta, "± error"];
+    let mut heads = vec!["", "run", "algorithm", "N", "h", "steps", "seconds", theta, "± error"];
     if tested {
         heads.extend(["test error", "LPPD"]);
     }
@@ -457,7 +457,7 @@ fn table(out: &mut String, runs: &[Run]) {
         let _ = write!(
             out,
             "<td>{}</td><td>{}</td><td>{}</td>",
-            exact(s.map(|s| s.time.seconds), words::seconds),
+            exact(s.map(|s| s.time.seconds), |v| fixed(v, 3)),
             exact(mean, |v| fixed(v, decimals)),
             exact(run.theta.first().and_then(|c| c.error), |v| fixed(v, decimals)),
         );

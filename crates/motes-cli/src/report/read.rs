@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use motes::npz::{Array, read_npz};
 use serde::Deserialize;
 
+use super::clouds::Archive;
 use super::stats::{Decimator, Marginal, Moments, Thinned, marginal};
 
 /// How much of a run goes into a report.
@@ -62,6 +62,8 @@ pub struct Component {
     pub average: Vec<(u64, f64)>,
     /// The standard error of the time average, where the effective sample size is known.
     pub error: Option<f64>,
+    /// How far the average moved from the first to the second half of the steps after burn-in, in standard deviations.
+    pub drift: Option<f64>,
 }
 
 /// A scalar column of the trace.
@@ -90,7 +92,6 @@ pub struct Coordinate {
 /// summary.json, as far as a report shows it.
 #[derive(Deserialize)]
 pub struct SummaryFile {
-    pub model: String,
     pub algorithm: String,
     pub steps: u64,
     pub theta: Theta,
@@ -100,7 +101,6 @@ pub struct SummaryFile {
     pub data: Option<Data>,
     pub diagnostics: Diagnostics,
     pub time: Time,
-    pub version: String,
 }
 
 #[derive(Deserialize)]
@@ -242,6 +242,7 @@ struct Traced {
     rows: Decimator,
     average: Thinned,
     moments: Moments,
+    first_half: Moments,
 }
 
 fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
@@ -272,11 +273,14 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
         rows: Decimator::new(stretches),
         average: Thinned::new(stretches / 2),
         moments: Moments::default(),
+        first_half: Moments::default(),
     };
     let mut theta: Vec<Traced> = (1..=shown).map(|i| column(short(&names[i], limits.name), i)).collect();
     let scalar = |i: usize| SCALARS.iter().find(|s| **s == names[i]).map(|s| column(s.to_string(), i));
     let mut scalars: Vec<Traced> = (1 + theta_count..names.len()).filter_map(scalar).collect();
 
+    let end = run.summary.as_ref().map_or(run.steps, |s| s.steps);
+    let half = run.burn_in + (end - run.burn_in.min(end)) / 2;
     let mut pending: Option<csv::ByteRecord> = None;
     let mut record = csv::ByteRecord::new();
     let mut take = |row: &csv::ByteRecord, run: &mut Run| {
@@ -288,6 +292,9 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
             if k > run.burn_in && value.is_finite() {
                 t.moments.push(value);
                 t.average.push(k, t.moments.mean);
+                if k <= half {
+                    t.first_half.push(value);
+                }
             }
         }
         for s in &mut scalars {
@@ -307,18 +314,23 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
     if let Some(row) = pending.filter(|row| !cut && row.len() == names.len()) {
         take(&row, run);
     }
-    let ess = |i: usize| run.summary.as_ref().and_then(|s| *s.diagnostics.ess.get(i)?);
+    // EM moves to its limit and stays there: its spread is no error.
+    let sampled = run.summary.as_ref().filter(|s| s.algorithm != "em");
+    let ess = |i: usize| sampled.and_then(|s| *s.diagnostics.ess.get(i)?);
     run.theta = theta
         .into_iter()
         .enumerate()
-        .map(|(i, t)| Component {
-            error: ess(i)
-                .zip(t.moments.variance())
-                .map(|(ess, v)| (v / ess).sqrt())
-                .filter(|e| e.is_finite()),
-            trace: t.rows.points(),
-            average: t.average.points(),
-            name: t.name,
+        .map(|(i, t)| {
+            let variance = t.moments.variance().filter(|v| *v > 0.0);
+            let error = ess(i).zip(variance).map(|(ess, v)| (v / ess).sqrt());
+            let moved = 2.0 * (t.moments.mean - t.first_half.mean).abs();
+            Component {
+                error: error.filter(|e| e.is_finite()),
+                drift: variance.filter(|_| sampled.is_some()).map(|v| moved / v.sqrt()),
+                trace: t.rows.points(),
+                average: t.average.points(),
+                name: t.name,
+            }
         })
         .collect();
     let named = |name: &str| SCALARS.iter().find(|s| **s == name).copied().unwrap_or("scalar");
@@ -354,61 +366,68 @@ fn number(row: &csv::ByteRecord, column: usize) -> Option<f64> {
 
 fn posterior(dir: &Path, summary: &SummaryFile, limits: Limits) -> Result<Option<Posterior>, String> {
     let path = dir.join("posterior.npz");
-    let mut file = match File::open(&path) {
+    let file = match File::open(&path) {
         Ok(file) => BufReader::with_capacity(1 << 16, file),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(format!("cannot read {}: {e}; check the permissions", path.display())),
     };
-    // An array that is not there is no defect: em keeps no clouds, a run without burnt-in steps no moments.
-    let mut array = |name: &str| -> Result<Option<Array>, String> {
-        match read_npz(&mut file, name) {
-            Ok(array) => Ok(Some(array).filter(|a| !a.values.is_empty())),
-            Err(e) if e.starts_with("has no array") => Ok(None),
-            Err(e) => {
-                Err(format!("{} {e}; write it again with `motes resume {}`", path.display(), dir.display()))
-            }
+    marginals(file, summary, limits)
+        .map_err(|e| format!("{} {e}; write it again with `motes resume {}`", path.display(), dir.display()))
+}
+
+fn marginals(
+    file: BufReader<File>,
+    summary: &SummaryFile,
+    limits: Limits,
+) -> Result<Option<Posterior>, String> {
+    let mut archive = Archive::open(file)?;
+    // An array that is not there is no defect: em has no cloud, and some runs keep none but the last.
+    let (mut array, mut shape) = ("clouds", archive.shape("clouds")?);
+    if shape.is_none() {
+        (array, shape) = ("particles", archive.shape("particles")?);
+    }
+    let d = shape.as_ref().and_then(|s| s.get(1).copied());
+    let moments = match &summary.posterior {
+        Some(listed) => {
+            let numbers = |v: &[Option<f64>]| v.iter().map(|v| v.unwrap_or(f64::NAN)).collect();
+            Some((numbers(&listed.mean), numbers(&listed.var)))
         }
+        None => archive.vector("mean")?.zip(archive.vector("var")?),
     };
-    let (mut mean, mut var) = (Vec::new(), Vec::new());
-    if let Some(listed) = &summary.posterior {
-        let finite = |v: &[Option<f64>]| v.iter().map(|v| v.unwrap_or(f64::NAN)).collect::<Vec<f64>>();
-        (mean, var) = (finite(&listed.mean), finite(&listed.var));
-    } else if let (Some(m), Some(v)) = (array("mean")?, array("var")?) {
-        (mean, var) = (m.values, v.values);
-    }
-    let kept = array("clouds")?;
-    let last_cloud_only = kept.is_none();
-    let clouds = match kept {
-        Some(clouds) => Some(clouds),
-        None => array("particles")?,
-    };
-    let clouds = clouds.filter(|c| c.shape.len() == 2 && c.shape[1] > 0);
-    let Some(d) = clouds.as_ref().map(|c| c.shape[1]).or((!mean.is_empty()).then_some(mean.len())) else {
-        return Ok(None);
-    };
-    if mean.len() != d || var.len() != d {
-        let Some(clouds) = &clouds else { return Ok(None) };
-        (mean, var) = column_moments(clouds, d);
-    }
+    let moments = moments.filter(|(m, v): &(Vec<f64>, Vec<f64>)| {
+        m.len() == v.len() && !m.is_empty() && d.is_none_or(|d| d == m.len())
+    });
+    let Some(d) = d.or(moments.as_ref().map(|m| m.0.len())) else { return Ok(None) };
     let mut order: Vec<usize> = (0..d).collect();
-    let wider = |a: &f64, b: &f64| b.total_cmp(a);
-    order.sort_by(|a, b| wider(&var[*a], &var[*b]).then(a.cmp(b)));
+    if let Some((_, var)) = &moments {
+        order.sort_by(|a, b| var[*b].total_cmp(&var[*a]).then(a.cmp(b)));
+    }
     order.truncate(limits.coordinates);
+    let columns = shape.is_some().then(|| archive.columns(array, &order)).transpose()?;
     let points = if order.len() <= 200 { 128 } else { 64 };
-    let mut marginals = match &clouds {
-        Some(clouds) => marginals(clouds, d, &order, points),
-        None => vec![None; order.len()],
-    };
     let name = names(summary.data.as_ref(), d, limits);
-    let mut rows: Vec<Coordinate> = order
-        .iter()
-        .zip(&mut marginals)
-        .map(|(i, m)| Coordinate { name: name(*i), mean: mean[*i], var: var[*i], marginal: m.take() })
-        .collect();
+    let mut rows: Vec<Coordinate> = Vec::with_capacity(order.len());
+    for (place, i) in order.into_iter().enumerate() {
+        let values = columns.as_ref().map(|c| c.get(place));
+        let (mean, var) = match &moments {
+            Some((mean, var)) => (mean[i], var[i]),
+            None => {
+                let mut all = Moments::default();
+                values.unwrap_or_default().iter().for_each(|v| all.push(*v));
+                (all.mean, all.variance().unwrap_or(f64::NAN))
+            }
+        };
+        rows.push(Coordinate {
+            name: name(i),
+            mean,
+            var,
+            marginal: values.and_then(|v| marginal(v, points)),
+        });
+    }
     let width = |c: &Coordinate| c.marginal.as_ref().map_or(3.29 * c.var.sqrt(), |m| m.q95 - m.q05);
-    rows.sort_by(|a, b| wider(&width(a), &width(b)));
-    let particles = clouds.map_or(0, |c| c.shape[0]);
-    Ok(Some(Posterior { rows, total: d, particles, last_cloud_only }))
+    rows.sort_by(|a, b| width(b).total_cmp(&width(a)));
+    let particles = columns.map_or(0, |c| c.particles);
+    Ok(Some(Posterior { rows, total: d, particles, last_cloud_only: array == "particles" }))
 }
 
 /// How coordinates are called: by the features of the data where each has one.
@@ -418,34 +437,4 @@ fn names(data: Option<&Data>, d: usize, limits: Limits) -> impl Fn(usize) -> Str
         Some(data) => data.features.get(i).map_or("intercept".into(), |name| short(name, limits.name)),
         None => format!("x[{i}]"),
     }
-}
-
-fn column_moments(clouds: &Array, d: usize) -> (Vec<f64>, Vec<f64>) {
-    let mut moments = vec![Moments::default(); d];
-    for row in clouds.values.chunks_exact(d) {
-        moments.iter_mut().zip(row).for_each(|(m, v)| m.push(*v));
-    }
-    moments.iter().map(|m| (m.mean, m.variance().unwrap_or(0.0))).unzip()
-}
-
-/// The marginals of some coordinates, a few columns at a time so that rows are read along the cache.
-fn marginals(clouds: &Array, d: usize, order: &[usize], points: usize) -> Vec<Option<Marginal>> {
-    const TOGETHER: usize = 16;
-    let n = clouds.shape[0];
-    let mut columns = vec![Vec::with_capacity(n); TOGETHER];
-    let mut sorted: Vec<(usize, usize)> = order.iter().copied().enumerate().collect();
-    sorted.sort_by_key(|(_, column)| *column);
-    let mut out = vec![None; order.len()];
-    for some in sorted.chunks(TOGETHER) {
-        columns.iter_mut().for_each(Vec::clear);
-        for row in clouds.values.chunks_exact(d) {
-            for (column, (_, i)) in columns.iter_mut().zip(some) {
-                column.push(row[*i]);
-            }
-        }
-        for (column, (place, _)) in columns.iter().zip(some) {
-            out[*place] = marginal(column, points);
-        }
-    }
-    out
 }

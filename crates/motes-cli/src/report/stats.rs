@@ -155,13 +155,15 @@ pub struct Density {
 
 /// Quantiles and density of a sample; `None` if it has no finite spread to speak of (empty, or not all finite).
 pub fn marginal(values: &[f64], points: usize) -> Option<Marginal> {
-    if values.is_empty() || !values.iter().all(|v| v.is_finite()) {
+    let n = values.len() as f64;
+    let mean = lanes(values, 0.0, |s, v| s + v).iter().sum::<f64>() / n;
+    if !mean.is_finite() {
         return None;
     }
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let sd = (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1.0).max(1.0)).sqrt();
-    let (min, max) = values.iter().fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(*v), b.max(*v)));
+    let sd = lanes(values, 0.0, |s, v| s + (v - mean) * (v - mean)).iter().sum::<f64>();
+    let sd = (sd / (n - 1.0).max(1.0)).sqrt();
+    let min = lanes(values, f64::MAX, |m, v| if v < m { v } else { m }).into_iter().fold(f64::MAX, f64::min);
+    let max = lanes(values, f64::MIN, |m, v| if v > m { v } else { m }).into_iter().fold(f64::MIN, f64::max);
     let bins = Bins::of(values, min.max(mean - 6.0 * sd), max.min(mean + 6.0 * sd));
     let [q05, q25, q50, q75, q95] = bins.quantiles(values, [0.05, 0.25, 0.5, 0.75, 0.95]);
     let h = silverman(sd, q75 - q25, n);
@@ -176,6 +178,18 @@ pub fn marginal(values: &[f64], points: usize) -> Option<Marginal> {
         }
     });
     Some(Marginal { q05, q50, q95, density })
+}
+
+/// Folds in eight lanes, which a compiler keeps in vector registers.
+#[inline(always)]
+fn lanes(values: &[f64], start: f64, fold: impl Fn(f64, f64) -> f64) -> [f64; 8] {
+    let mut out = [start; 8];
+    let (chunks, rest) = values.as_chunks::<8>();
+    for chunk in chunks {
+        out.iter_mut().zip(chunk).for_each(|(o, v)| *o = fold(*o, *v));
+    }
+    out.iter_mut().zip(rest).for_each(|(o, v)| *o = fold(*o, *v));
+    out
 }
 
 /// Silverman's rule of thumb for Gaussian kernels.
@@ -258,21 +272,24 @@ impl Bins {
 
     /// A Gaussian kernel estimate of bandwidth h on a grid of at most `points` bin centres.
     fn density(&self, h: f64, n: f64, points: usize) -> Density {
-        let reach = (REACH * h / self.width).ceil() as usize;
-        let margin = (3.0 * h / self.width).ceil() as usize;
+        // Neighbouring bins are joined while a kernel still covers many.
+        let join = ((h / (8.0 * self.width)) as usize).clamp(1, BINS / 64);
+        let counts = self.counts[1..=BINS].chunks(join).map(|c| f64::from(c.iter().sum::<u32>()));
+        let bins = BINS.div_ceil(join);
+        let width = self.width * join as f64;
+        let reach = (REACH * h / width).ceil() as usize;
+        let margin = (3.0 * h / width).ceil() as usize;
         let kernel: Vec<f64> = (0..=2 * reach)
             .map(|i| {
-                let z = (i as f64 - reach as f64) * self.width / h;
+                let z = (i as f64 - reach as f64) * width / h;
                 (-0.5 * z * z).exp() / (n * h * (2.0 * std::f64::consts::PI).sqrt())
             })
             .collect();
         // Zeros on both sides, so that every grid point sees a full window.
         let pad = margin + reach;
-        let mut padded = vec![0.0; BINS + 2 * pad];
-        for (to, count) in padded[pad..].iter_mut().zip(&self.counts[1..=BINS]) {
-            *to = f64::from(*count);
-        }
-        let centres = BINS + 2 * margin;
+        let mut padded = vec![0.0; bins + 2 * pad];
+        padded[pad..].iter_mut().zip(counts).for_each(|(to, count)| *to = count);
+        let centres = bins + 2 * margin;
         let stride = centres.div_ceil(points.max(2) - 1);
         let values = (0..centres.div_ceil(stride))
             .map(|i| {
@@ -280,8 +297,8 @@ impl Bins {
                 window.iter().zip(&kernel).map(|(c, k)| c * k).sum()
             })
             .collect();
-        let start = self.lo + (0.5 - margin as f64) * self.width;
-        Density { start, step: stride as f64 * self.width, values, bandwidth: h }
+        let start = self.lo + (0.5 - margin as f64) * width;
+        Density { start, step: stride as f64 * width, values, bandwidth: h }
     }
 }
 
@@ -289,10 +306,10 @@ impl Bins {
 mod tests {
     use super::*;
 
-    /// The standard normal quantile by bisection of an integral that Simpson's rule gives to 1e-12.
+    /// The standard normal quantile by bisection of an integral that Simpson's rule gives to 1e-7.
     fn normal_sample(n: usize) -> Vec<f64> {
         let cdf = |z: f64| {
-            let (m, phi) = (2000, |t: f64| (-0.5 * t * t).exp() / (2.0 * std::f64::consts::PI).sqrt());
+            let (m, phi) = (100, |t: f64| (-0.5 * t * t).exp() / (2.0 * std::f64::consts::PI).sqrt());
             let step = z / m as f64;
             let inner: f64 = (1..m).map(|i| phi(i as f64 * step) * if i % 2 == 1 { 4.0 } else { 2.0 }).sum();
             0.5 + step / 3.0 * (phi(0.0) + inner + phi(z))
@@ -301,7 +318,7 @@ mod tests {
             .map(|i| {
                 let target = (i as f64 + 0.5) / n as f64;
                 let (mut a, mut b) = (-8.0, 8.0);
-                for _ in 0..60 {
+                for _ in 0..40 {
                     let middle = 0.5 * (a + b);
                     if cdf(middle) < target { a = middle } else { b = middle }
                 }

@@ -93,6 +93,9 @@ pub struct Verdict {
 /// Below so many effective samples, a mean's error is itself poorly known.
 const FEW: f64 = 100.0;
 
+/// Halves that differ by more are a trend: a straight line gives 1.7, ten independent draws about 0.6.
+const DRIFT: f64 = 1.4;
+
 /// The verdict in words, and what to do.
 pub fn verdict(run: &Run) -> Verdict {
     let resume = format!("motes resume {}", shell(&run.dir));
@@ -145,14 +148,35 @@ fn judged(run: &Run, resume: &str) -> Verdict {
         );
         return Verdict { tone: "good", title: "No problem found".into(), text, command: None };
     }
+    let (moving, drift) = run
+        .theta
+        .iter()
+        .filter_map(|c| Some((c.name.as_str(), c.drift?)))
+        .fold(("theta", 0.0), |worst, c| if c.1 > worst.1 { c } else { worst });
+    if drift > DRIFT {
+        text.push(format!(
+            "But {moving} has not settled: from the first to the second half of the steps after burn-in its average moved by {} standard deviations. Start again with more steps:",
+            significant(drift, 2)
+        ));
+        let (steps, burn_in) = (summary.steps.saturating_mul(4), summary.steps.saturating_mul(2));
+        let config = shell(&run.dir.join("config.toml"));
+        let command = format!("motes fit --config {config} --steps {steps} --burn-in {burn_in}");
+        let title = "Theta is still moving".into();
+        return Verdict { tone: "bad", title, text, command: Some(command) };
+    }
     let least = d.ess.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+    if least.is_infinite() && run.theta.iter().any(|c| !c.trace.is_empty()) {
+        text.push(
+            "There are too few steps after burn-in to say how good the averages are. More steps help:".into(),
+        );
+        let command = format!("{resume} --steps {}", summary.steps.saturating_mul(4).max(100));
+        return Verdict { tone: "care", title: "Too short to judge".into(), text, command: Some(command) };
+    }
     if least >= FEW {
-        if least.is_finite() {
-            text.push(format!(
-                "The averages of theta are worth at least {} independent draws.",
-                grouped(least as u64)
-            ));
-        }
+        text.push(format!(
+            "The averages of theta are worth at least {} independent draws.",
+            grouped(least as u64)
+        ));
         return Verdict { tone: "good", title: "No problem found".into(), text, command: None };
     }
     text.push(format!(

@@ -40,7 +40,7 @@
     const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw) || 10 * power;
     const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
     const out = [];
-    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step && out.length < 40; i++) out.push(i * step);
+    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step && out.length < 40; i++) out.push(i * step || 0);
     return { at: out, decimals };
   };
   const tickText = (value, decimals) => {
@@ -57,9 +57,9 @@
     let spec, cursor = null, place, layer;
 
     const draw = () => {
-      const width = Math.max(240, Math.round(host.clientWidth || 640));
-      const height = width < 480 ? 220 : 290;
       spec = make();
+      const width = Math.max(240, Math.round(host.clientWidth || 640));
+      const height = width < 420 ? 220 : spec.height || 290;
       box.replaceChildren();
       const plot = add(box, "svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, tabindex: "0", role: "img", "aria-label": spec.label });
       const lines = spec.lines.filter((l) => l.x.length);
@@ -118,7 +118,7 @@
     const endLabels = (plot, lines, sx, sy) => {
       const at = lines.filter((l) => l.end).map((l) => ({ text: l.end, x: sx(l.x[l.x.length - 1]), y: sy(l.y[l.y.length - 1]) }));
       at.sort((a, b) => a.y - b.y);
-      for (let i = 1; i < at.length; i++) if (at[i].x - at[i - 1].x < 20 && at[i].y - at[i - 1].y < 12) at[i].y = at[i - 1].y + 12;
+      for (let i = 1; i < at.length; i++) if (Math.abs(at[i].x - at[i - 1].x) < 20 && at[i].y - at[i - 1].y < 13) at[i].y = at[i - 1].y + 13;
       at.forEach((l) => add(plot, "text", { class: "end", x: l.x + 4, y: l.y + 4 }, l.text));
     };
 
@@ -281,11 +281,11 @@
       const says = `${r.name}: mean ${significant(r.mean, 4)}, sd ${significant(Math.sqrt(r.var), 3)}, 90 % in ${significant(r.q05, 4)} to ${significant(r.q95, 4)}`;
       return {
         lines: [{ ...line, colour: colour(0), width: 1.75, label: "density", area: true }],
-        bands: [{ from: r.q05, to: r.q95 }], marks: d ? [r.mean] : [], floor: 0,
+        bands: [{ from: r.q05, to: r.q95 }], marks: d ? [r.mean] : [], floor: 0, height: 365,
         xLabel: r.name, yLabel: "density", xText: (x) => `${r.name} = ${significant(x)}`,
         idle: d ? says : `${r.name}: all particles have the value ${significant(r.mean)}`,
         label: `Posterior density of ${says}. Arrow keys move along it.`,
-        keys: [{ text: "density", colour: colour(0), width: 1.75 }, { text: "mean", colour: "var(--ink)", width: 1, dash: "4 3" }, { text: "90 % interval", colour: "var(--wash)", width: 10 }],
+        keys: [{ text: "density", colour: colour(0), width: 1.75 }, { text: "mean", colour: "var(--ink)", width: 1, dash: "4 3" }, { text: "90 % interval", colour: "var(--band)", width: 10 }],
       };
     });
     const select = (i) => {
@@ -343,7 +343,7 @@
       return {
         lines, keys, xLabel: inTime ? "seconds" : "step", yLabel: name === "theta" ? names[which] : text,
         xText: inTime ? (x) => `${significant(x, 4)} s` : stepText,
-        idle: inTime && left ? `${left} unfinished ${left > 1 ? "runs have" : "run has"} no time yet` : "",
+        idle: inTime && left ? `${left} unfinished ${left > 1 ? "runs have" : "run has"} no time yet` : "Point at a line for its values, or use the arrow keys.",
         label: `${text} of ${lines.length} runs ${inTime ? "against time" : "against steps"}. Left and right arrow keys move along a run, up and down change the run.`,
       };
     });
