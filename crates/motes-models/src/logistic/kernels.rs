@@ -91,16 +91,16 @@ fn kernel<V: Vector>(sum: Sum, rows: View<'_, V::Real>, x: &[V::Real], out: &mut
             }
             continue;
         }
-        // Wide rows do not stay in the first-level cache: two particles share each load.
-        let (pairs, last) = (x.chunks_exact(2 * columns), out.chunks_exact_mut(2 * width));
-        let single = pairs.remainder();
-        for (x, out) in pairs.zip(last) {
-            let (first, second) = x.split_at(columns);
-            tile::<V, 2>(sum, g, w, [first, second], out);
+        // Wide rows do not stay in the first-level cache: four particles share each load.
+        let (fours, split) = (x.chunks_exact(4 * columns), x.len() / (4 * columns) * 4 * width);
+        let (four_outs, single_outs) = out.split_at_mut(split);
+        for (x, out) in fours.clone().zip(four_outs.chunks_exact_mut(4 * width)) {
+            let x = |i: usize| &x[i * columns..(i + 1) * columns];
+            tile::<V, 4>(sum, g, w, [x(0), x(1), x(2), x(3)], out);
         }
-        if !single.is_empty() {
-            let from = out.len() - width;
-            tile::<V, 1>(sum, g, w, [single], &mut out[from..]);
+        let singles = fours.remainder().chunks_exact(columns);
+        for (x, out) in singles.zip(single_outs.chunks_exact_mut(width)) {
+            tile::<V, 1>(sum, g, w, [x], out);
         }
     }
 }
@@ -205,16 +205,24 @@ fn narrow_products<V: Vector, const D: usize>(g: &[V], x: &[V::Real], t: &mut [M
     }
 }
 
-/// Four vectors of rows at a time share each coordinate of x, and particles share the rows.
+/// Some vectors of rows at a time share each coordinate of x, and particles share the rows.
 #[inline(always)]
 fn wide_products<V: Vector, const P: usize>(g: &[V], x: [&[V::Real]; P], t: &mut [&mut [MaybeUninit<V>]; P]) {
     let (columns, vectors) = (x[0].len(), t[0].len());
-    let fours = vectors / 4 * 4;
-    for first in (0..fours).step_by(4) {
-        some_products::<V, P, 4>(&g[first * columns..], x, t, first);
-    }
-    for first in fours..vectors {
-        some_products::<V, P, 1>(&g[first * columns..], x, t, first);
+    let mut first = 0;
+    while first < vectors {
+        let g = &g[first * columns..];
+        // Eight sums at least, to keep the multipliers busy.
+        if P == 1 && vectors - first >= 8 {
+            some_products::<V, P, 8>(g, x, t, first);
+            first += 8;
+        } else if vectors - first >= 2 {
+            some_products::<V, P, 2>(g, x, t, first);
+            first += 2;
+        } else {
+            some_products::<V, P, 1>(g, x, t, first);
+            first += 1;
+        }
     }
 }
 
