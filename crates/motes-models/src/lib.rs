@@ -1,6 +1,8 @@
 //! The models of Motes and the readers of their data.
 
+mod bnn;
 pub mod data;
 mod hierarchical;
 
+pub use bnn::{Bnn, Labelled, Products};
 pub use hierarchical::Hierarchical;
