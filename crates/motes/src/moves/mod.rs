@@ -58,6 +58,8 @@ pub struct Stepper<'m, F: Real> {
     proposal: Vec<F>,
     /// The theta proposed with it.
     psi: Vec<f64>,
+    /// Where a variational Gaussian goes: the gradients in its means and variances.
+    directions: Vec<f64>,
 }
 
 /// What all blocks of a step share.
@@ -149,6 +151,7 @@ impl<'m, F: Real> Stepper<'m, F> {
             slots: vec![0.0; slots * width],
             proposal: if whole { vec![F::of(0.0); n * model.d_x()] } else { Vec::new() },
             psi: vec![0.0; model.d_theta()],
+            directions: vec![0.0; if composition.movement == Move::Variational { 2 * model.d_x() } else { 0 }],
         }
     }
 
