@@ -55,19 +55,19 @@ config! {
     /// The column to explain [default: the last]
     #[arg(long, value_name = "COL", help_heading = "Data")]
     target: String,
-    /// Columns to leave out (logistic) [default: id, of the embedded data]
+    /// Columns to leave out (logistic, bnn) [default: id, of the embedded data]
     #[arg(long, value_name = "COL,...", value_delimiter = ',', help_heading = "Data")]
     drop: Vec<String>,
     /// A CSV file to test on, standardised with the training moments (logistic)
     #[arg(long, value_name = "FILE", help_heading = "Data")]
     test: PathBuf,
-    /// The fraction of rows to test on; 0 trains on everything (logistic) [default: 0.2]
+    /// The fraction of rows to test on; 0 trains on everything (logistic, bnn) [default: 0.2]
     #[arg(long, value_name = "F", help_heading = "Data")]
     test_fraction: f64,
-    /// The seed of that split, equal to scikit-learn's (logistic) [default: 0]
+    /// The seed of that split, equal to scikit-learn's (logistic, bnn) [default: 0]
     #[arg(long, value_name = "S", help_heading = "Data")]
     split_seed: u32,
-    /// Take features as they are (logistic)
+    /// Take features as they are (logistic, bnn)
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Data")]
     no_standardize: bool,
     /// V of the prior N(theta 1, V I) of the weights (logistic) [default: 5]
@@ -76,13 +76,25 @@ config! {
     /// Add an intercept with its own prior N(0, V), not tied to theta (logistic)
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Data")]
     intercept: bool,
+    /// The labels of --data, where those are images in the IDX format (bnn)
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    labels: PathBuf,
+    /// The labels to tell apart, for images (bnn) [default: 4,9]
+    #[arg(long, value_name = "L,...", value_delimiter = ',', help_heading = "Data")]
+    classes: Vec<u8>,
+    /// How many of these images to draw, by --data-seed; 0 for all (bnn) [default: 1000]
+    #[arg(long, value_name = "M", help_heading = "Data")]
+    subsample: usize,
+    /// The number of hidden units (bnn) [default: 40]
+    #[arg(long, value_name = "H", help_heading = "Data")]
+    hidden: usize,
     /// The number of generated observations D_x (hierarchical) [default: 100]
     #[arg(long, value_name = "D", help_heading = "Data")]
     dim: usize,
     /// The theta that data are generated with (hierarchical) [default: 1]
     #[arg(long, value_name = "T", allow_hyphen_values = true, help_heading = "Data")]
     true_theta: f64,
-    /// The seed that data are generated with (hierarchical) [default: 0]
+    /// The seed that data are generated or drawn with (hierarchical, bnn) [default: 0]
     #[arg(long, value_name = "S", help_heading = "Data")]
     data_seed: u64,
     /// pgd, pqn, pmgd, soul, em, mean-field, marginal-mh or joint-mh [default: pgd]
@@ -325,13 +337,19 @@ impl Config {
             },
             step_decay: self.step_decay,
             grow: self.grow.clone().unwrap_or_default(),
-            preconditioner: self.preconditioner.unwrap_or(Preconditioner::None),
+            preconditioner: self.preconditioner.unwrap_or(match algorithm {
+                Algorithm::Pgd | Algorithm::Soul | Algorithm::MeanField => defaults.preconditioner,
+                _ => Preconditioner::None,
+            }),
             adjust: self.adjust.unwrap_or(false),
             adjust_after: self.adjust_after.unwrap_or(burn_in / 2),
             joint_update: self.joint_update.unwrap_or(JointUpdate::Pgd),
             warm_start: self.warm_start,
             init_theta: self.init_theta.unwrap_or(0.0),
-            init_particles: self.init_particles.unwrap_or(InitParticles::Value(0.0)),
+            init_particles: self.init_particles.unwrap_or(match algorithm {
+                Algorithm::MeanField | Algorithm::Em => InitParticles::Value(0.0),
+                _ => defaults.init_particles,
+            }),
             seed: self.seed.unwrap_or(0),
             batch: self.batch,
             metrics_every: self.metrics_every.unwrap_or(0),
@@ -394,6 +412,9 @@ pub struct Defaults {
     pub steps: u64,
     pub step_size: f64,
     pub precision: Precision,
+    /// For algorithms whose theta takes gradient steps.
+    pub preconditioner: Preconditioner,
+    pub init_particles: InitParticles,
 }
 
 /// A message of several lines as one.

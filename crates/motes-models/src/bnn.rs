@@ -252,6 +252,10 @@ impl<F: Real> Model<F> for Bnn<F> {
         0.1
     }
 
+    fn variational_adam(&self) -> bool {
+        true
+    }
+
     fn theta_terms(&self) -> Option<&[f64]> {
         Some(&self.terms)
     }

@@ -109,7 +109,7 @@ fn classes_are_sorted_as_numbers_or_text() {
     assert_eq!(of(["10", "9x", "9x", "10"]).unwrap().0, ["10", "9x"]);
     refused(
         of(["a", "a", "a", "a"]),
-        "data.csv, column 'y': the only class is 'a'; choose a column of two classes with --target or add rows of the other class",
+        "data.csv, column 'y': the only class is 'a'; choose a column of two classes with --target or add rows of another class",
     );
     refused(
         of(["3", "a", "2", "10"]),

@@ -151,7 +151,10 @@ impl<'m, F: Real> Stepper<'m, F> {
             slots: vec![0.0; slots * width],
             proposal: if whole { vec![F::of(0.0); n * model.d_x()] } else { Vec::new() },
             psi: vec![0.0; model.d_theta()],
-            directions: vec![0.0; if composition.movement == Move::Variational { 2 * model.d_x() } else { 0 }],
+            directions: vec![
+                0.0;
+                if composition.movement == Move::Variational { 2 * model.d_x() } else { 0 }
+            ],
         }
     }
 

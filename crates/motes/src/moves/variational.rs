@@ -1,7 +1,7 @@
 //! The move of mean-field variational inference: a product Gaussian takes a gradient step, its draws are the cloud.
 
 use super::per_particle::Trouble;
-use super::{Blocks, Moves, Stepper, diverged};
+use super::{Blocks, Moves, Stepper, diverged, max_abs};
 use crate::algorithms::Order;
 use crate::blocks::for_each2;
 use crate::noise::Noise;
@@ -50,16 +50,12 @@ impl<F: Real> Stepper<'_, F> {
         if !adam.is_empty() {
             precondition(Preconditioner::Adam, None, k, &mut self.directions, adam);
         }
-        let mut worst = 0.0f64;
-        for ((value, direction), is_s) in
-            gaussian.iter_mut().zip(&self.directions).zip((0..2 * d).map(|i| i >= d))
-        {
+        for (value, direction) in gaussian.iter_mut().zip(&self.directions) {
             *value += h * direction;
-            let vanished = is_s && softplus(*value) <= 0.0;
-            worst = if value.is_nan() || vanished { f64::NAN } else { worst.max(value.abs()) };
         }
-        if worst.is_nan() || worst > F::LIMIT {
-            return Err(diverged(k, "|(mu, s)|", worst, h));
+        let norm = max_abs(gaussian);
+        if norm.is_nan() || norm > F::LIMIT || gaussian[d..].iter().any(|s| softplus(*s) <= 0.0) {
+            return Err(diverged(k, "|(mu, s)|", norm, h));
         }
         self.update_theta(state, h)?;
         Ok(Moves::default())
