@@ -11,7 +11,7 @@ use common::{Dice, Done, Place, checkpoints, same_bits, tidy};
 /// Goes on with whatever there is, or begins, in a process that is not waited for.
 fn go_on(place: &Place, run: &str, fit: &str) -> Child {
     if place.path(run).join("config.toml").exists() {
-        place.spawn(&format!("resume {run} --quiet"))
+        place.spawn(&format!("resume {run} --quiet --no-report"))
     } else {
         place.spawn(&format!("{fit} --out {run} --quiet"))
     }

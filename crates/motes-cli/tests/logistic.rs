@@ -22,17 +22,17 @@ fn threads_replay_and_resume_give_the_same_bits() {
         let place = Place::in_memory();
         let fit = format!("fit logistic --seed 3 --burn-in 15 {case}");
         for threads in [1, 2, 5] {
-            place.quietly(&format!("{fit} --steps 40 --threads {threads} --out t{threads}"));
+            place.bare(&format!("{fit} --steps 40 --threads {threads} --out t{threads}"));
             same_bits(&place.path("t1"), &place.path(&format!("t{threads}")));
         }
-        place.quietly("fit --config t1/config.toml --out again");
+        place.bare("fit --config t1/config.toml --out again");
         same_bits(&place.path("t1"), &place.path("again"));
-        place.quietly(&format!("{fit} --steps 20 --checkpoint-every 9 --out half"));
-        place.quietly("resume half --steps 40");
+        place.bare(&format!("{fit} --steps 20 --checkpoint-every 9 --out half"));
+        place.bare("resume half --steps 40");
         // How often to write checkpoints is part of the settings that a summary repeats.
         let steps = "steps = 40\ncheckpoint-every = 9";
         place.write("c.toml", place.text("t1/config.toml").replace("steps = 40", steps));
-        place.quietly("fit --config c.toml --out often");
+        place.bare("fit --config c.toml --out often");
         same_bits(&place.path("often"), &place.path("half"));
     }
 }
@@ -53,7 +53,7 @@ fn a_test_file_is_found_again_and_guarded() {
     let place = Place::new();
     place.write("train.csv", table(60));
     place.write("test.csv", table(30));
-    place.quietly("fit logistic --data train.csv --test test.csv --steps 40 --out run");
+    place.bare("fit logistic --data train.csv --test test.csv --steps 40 --out run");
     assert!((0.0..=1.0).contains(&test_error(&place.path("run"))));
     std::fs::create_dir(place.path("elsewhere")).unwrap();
     let mut command = common::motes();
@@ -70,11 +70,11 @@ fn flags_choose_another_test_set() {
     place.write("train.csv", table(60));
     place.write("test.csv", table(30));
     let fit = "fit logistic --data train.csv --steps 40";
-    place.quietly(&format!("{fit} --out split"));
-    place.quietly(&format!("{fit} --test test.csv --out file"));
-    place.quietly("fit --config split/config.toml --test test.csv --out now-file");
+    place.bare(&format!("{fit} --out split"));
+    place.bare(&format!("{fit} --test test.csv --out file"));
+    place.bare("fit --config split/config.toml --test test.csv --out now-file");
     same_bits(&place.path("file"), &place.path("now-file"));
-    place.quietly("fit --config file/config.toml --split-seed 0 --out now-split");
+    place.bare("fit --config file/config.toml --split-seed 0 --out now-split");
     same_bits(&place.path("split"), &place.path("now-split"));
 }
 
