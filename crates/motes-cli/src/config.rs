@@ -278,7 +278,7 @@ impl Config {
 
     /// The text of a config file.
     pub fn to_toml(&self) -> Result<String, String> {
-        if let Some(path) = self.data.as_ref().filter(|p| p.to_str().is_none()) {
+        if let Some(path) = [&self.data, &self.test].into_iter().flatten().find(|p| p.to_str().is_none()) {
             return Err(format!(
                 "the name of {} is not UTF-8 and cannot be kept in config.toml; rename it",
                 path.display()
@@ -296,12 +296,13 @@ impl Config {
         } else if generated && flags.data.is_none() {
             (self.data, self.target) = (None, None);
         }
+        let split = flags.test_fraction.is_some() || flags.split_seed.is_some();
         if flags.test.is_some() {
             (self.test_fraction, self.split_seed) = (None, None);
-        } else if flags.test_fraction.is_some() || flags.split_seed.is_some() {
+        } else if split {
             self.test = None;
         }
-        if flags.data.is_some() || flags.test.is_some() || flags.test_fraction.is_some() || generated {
+        if flags.data.is_some() || flags.test.is_some() || split || generated {
             self.data_sha256 = None;
         }
     }

@@ -159,7 +159,7 @@ pub struct Time {
 pub fn run(dir: &Path, limits: Limits, with_posterior: bool) -> Result<Run, String> {
     let config = config(dir)?;
     let summary = summary(dir)?;
-    let whole = |key: &str| config.get(key).and_then(toml::Value::as_integer).and_then(|v| v.try_into().ok());
+    let whole = |key: &str| config.get(key).and_then(serde_json::Value::as_u64);
     let steps = whole("steps").or(summary.as_ref().map(|s| s.steps)).unwrap_or(0);
     let burn_in = whole("burn-in").unwrap_or(steps / 2);
     let mut run = Run {
@@ -181,7 +181,8 @@ pub fn run(dir: &Path, limits: Limits, with_posterior: bool) -> Result<Run, Stri
     Ok(run)
 }
 
-fn config(dir: &Path) -> Result<toml::Table, String> {
+/// Not a TOML table, which cannot hold whole numbers beyond 2^63.
+fn config(dir: &Path) -> Result<serde_json::Map<String, serde_json::Value>, String> {
     let path = dir.join("config.toml");
     let bytes = std::fs::read(&path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => format!(
@@ -213,11 +214,13 @@ fn summary(dir: &Path) -> Result<Option<SummaryFile>, String> {
 }
 
 /// A setting as people read it.
-fn plain(value: &toml::Value, most: usize) -> String {
+fn plain(value: &serde_json::Value, most: usize) -> String {
     let text = match value {
-        toml::Value::String(s) => s.clone(),
-        toml::Value::Array(items) => items.iter().map(|i| plain(i, most)).collect::<Vec<_>>().join(", "),
-        toml::Value::Float(f) => f.to_string(),
+        serde_json::Value::String(s) => s.clone(),
+        serde_json::Value::Array(items) => {
+            items.iter().map(|i| plain(i, most)).collect::<Vec<_>>().join(", ")
+        }
+        serde_json::Value::Number(n) if n.is_f64() => n.as_f64().unwrap_or(f64::NAN).to_string(),
         other => other.to_string(),
     };
     short(&text, most)
