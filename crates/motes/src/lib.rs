@@ -1,4 +1,8 @@
 //! Maximum-likelihood training of latent variable models with clouds of particles.
+//!
+//! A [`Model`] gives gradients of its complete-data log density; [`Settings`] name an algorithm and its parameters;
+//! [`start`] makes the [`State`] before the first step and [`run`] steps it, watched by [`Observer`]s and recorded in a
+//! [`record::RunDirectory`]. All of it happens inside [`Pool::install`], and none of it depends on the number of threads.
 
 pub mod algorithms;
 mod averages;
@@ -44,3 +48,12 @@ pub use simd::instruction_set;
 pub use state::{Acceptance, State};
 pub use summary::Summary;
 pub use ticker::Ticker;
+
+/// The guides under docs/, whose code is run as doc tests.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../docs/new_model.md")]
+    mod new_model {}
+    #[doc = include_str!("../../../docs/new_algorithm.md")]
+    mod new_algorithm {}
+}

@@ -2,6 +2,7 @@
 
 mod classification;
 mod csv;
+mod idx;
 mod split;
 mod standardize;
 
@@ -9,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 pub use classification::{Classification, Features, classification, classification_like, column, features};
 pub use csv::{Table, read_table};
+pub use idx::{ImageTask, Images, TaskOptions, mnist, read_images, read_labels};
 pub use split::{Split, train_test_split};
 pub use standardize::Moments;
 
