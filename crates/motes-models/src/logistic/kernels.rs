@@ -319,3 +319,41 @@ fn probabilities<V: Vector<Real = f64>>(rows: View<'_, f64>, x: &[f64], sums: &m
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::Rows;
+    use super::*;
+
+    /// Processors without AVX2 run code that others never see.
+    #[test]
+    fn plain_arrays_agree_with_intrinsics() {
+        fn check<V: Vector>(tolerance: f64) {
+            for columns in [1, 9, 12, 13, 40] {
+                let features: Vec<f64> = (0..150 * columns).map(|i| (i as f64 * 0.7).sin() * 3.0).collect();
+                let labels: Vec<u8> = (0..150).map(|i| u8::from(i % 3 == 0)).collect();
+                let rows = Rows::<V::Real>::new(&features, &labels, false);
+                let x: Vec<V::Real> = (0..5 * columns).map(|i| V::Real::of((i as f64).cos())).collect();
+                for sum in [Sum::Gradient, Sum::Product, Sum::Loss] {
+                    let mut plain = vec![0.0; 5 * sum.width(columns)];
+                    let mut chosen = plain.clone();
+                    kernel::<V>(sum, rows.all(), &x, &mut plain);
+                    add_sums(sum, rows.all(), &x, &mut chosen);
+                    for (a, b) in plain.iter().zip(&chosen) {
+                        assert!((a - b).abs() < tolerance * (1.0 + b.abs()), "{columns} {sum:?}: {a} {b}");
+                    }
+                }
+            }
+        }
+        check::<[f64; 4]>(1e-11);
+        check::<[f32; 8]>(1e-4);
+        let all = Rows::<f64>::new(&[0.5, -2.0, 900.0, -900.0, 0.0], &[1, 0, 1, 1, 0], false);
+        let (mut sums, mut most) = ([[0.0; 8]; 2], [[f64::NEG_INFINITY; 8]; 2]);
+        probabilities::<[f64; 4]>(all.all(), &[1.0, 2.0], &mut sums[0], &mut most[0]);
+        add_probabilities(all.all(), &[1.0, 2.0], &mut sums[1], &mut most[1]);
+        assert_eq!(most[0], most[1]);
+        for (a, b) in sums[0].iter().zip(sums[1]) {
+            assert!((a - b).abs() < 1e-13, "{a} {b}");
+        }
+    }
+}
