@@ -55,11 +55,32 @@ config! {
     /// The column to explain [default: the last]
     #[arg(long, value_name = "COL", help_heading = "Data")]
     target: String,
+    /// Columns to leave out (logistic) [default: id, of the embedded data]
+    #[arg(long, value_name = "COL,...", value_delimiter = ',', help_heading = "Data")]
+    drop: Vec<String>,
+    /// A CSV file to test on, standardised with the training moments (logistic)
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    test: PathBuf,
+    /// The fraction of rows to test on; 0 trains on everything (logistic) [default: 0.2]
+    #[arg(long, value_name = "F", help_heading = "Data")]
+    test_fraction: f64,
+    /// The seed of that split, equal to scikit-learn's (logistic) [default: 0]
+    #[arg(long, value_name = "S", help_heading = "Data")]
+    split_seed: u32,
+    /// Take features as they are (logistic)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Data")]
+    no_standardize: bool,
+    /// V of the prior N(theta 1, V I) of the weights (logistic) [default: 5]
+    #[arg(long, value_name = "V", allow_negative_numbers = true, help_heading = "Data")]
+    prior_variance: f64,
+    /// Add an intercept with its own prior N(0, V), not tied to theta (logistic)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Data")]
+    intercept: bool,
     /// The number of generated observations D_x (hierarchical) [default: 100]
     #[arg(long, value_name = "D", help_heading = "Data")]
     dim: usize,
     /// The theta that data are generated with (hierarchical) [default: 1]
-    #[arg(long, value_name = "T", allow_negative_numbers = true, help_heading = "Data")]
+    #[arg(long, value_name = "T", allow_hyphen_values = true, help_heading = "Data")]
     true_theta: f64,
     /// The seed that data are generated with (hierarchical) [default: 0]
     #[arg(long, value_name = "S", help_heading = "Data")]
@@ -77,7 +98,7 @@ config! {
     #[arg(long, value_name = "B", help_heading = "Algorithm")]
     burn_in: u64,
     /// The step size h, or auto: at most the model's default and half of 1 over the largest curvature [default: auto]
-    #[arg(long, value_name = "H", allow_negative_numbers = true, help_heading = "Algorithm")]
+    #[arg(long, value_name = "H", allow_hyphen_values = true, help_heading = "Algorithm")]
     step_size: StepSize,
     /// Let the step size decay as H (1 + k/k0)^-p
     #[arg(long, value_name = "p,k0", help_heading = "Algorithm")]
@@ -104,10 +125,10 @@ config! {
     #[arg(long, value_name = "B", help_heading = "Algorithm")]
     batch: usize,
     /// The initial value of theta [default: 0]
-    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Algorithm")]
+    #[arg(long, value_name = "X", allow_hyphen_values = true, help_heading = "Algorithm")]
     init_theta: f64,
     /// The initial value of all particles, or prior [default: 0]
-    #[arg(long, value_name = "X|prior", allow_negative_numbers = true, help_heading = "Algorithm")]
+    #[arg(long, value_name = "X|prior", allow_hyphen_values = true, help_heading = "Algorithm")]
     init_particles: InitParticles,
     /// The seed of all randomness [default: 0]
     #[arg(long, value_name = "S", help_heading = "Algorithm")]
@@ -204,10 +225,13 @@ impl Config {
 
     /// Parses the text of a config file.
     pub fn parse(text: &str) -> Result<Config, String> {
-        let table: toml::Table = toml::from_str(text).map_err(|e| {
-            format!("{}; correct it or write a new one with `motes fit`", one_line(e.message()))
+        // Not a TOML table, which cannot hold whole numbers beyond 2^63.
+        let table: serde_json::Map<String, serde_json::Value> = toml::from_str(text).map_err(|e| {
+            let before = e.span().and_then(|span| text.as_bytes().get(..span.start)).unwrap_or_default();
+            let line = 1 + before.iter().filter(|b| **b == b'\n').count();
+            format!("line {line}: {}; correct it or write a new one with `motes fit`", one_line(e.message()))
         })?;
-        match table.get("version").and_then(toml::Value::as_integer) {
+        match table.get("version").and_then(|v| v.as_i64()) {
             Some(v) if v == i64::from(VERSION) => {}
             Some(v) if v > i64::from(VERSION) => {
                 return Err(format!(
@@ -224,9 +248,13 @@ impl Config {
                 .unwrap_or("remove it".into());
             return Err(format!("there is no setting '{key}'; {guess}"));
         }
-        table
-            .try_into()
-            .map_err(|e: toml::de::Error| format!("{}; correct that setting", one_line(e.message())))
+        toml::from_str(text).map_err(|e| {
+            let wrong = |(key, value): &(&String, &serde_json::Value)| {
+                serde_json::from_value::<Config>(serde_json::json!({ key.as_str(): value })).is_err()
+            };
+            let setting = table.iter().find(wrong).map_or("a setting", |(key, _)| key);
+            format!("{setting}: {}; correct that setting", one_line(e.message()))
+        })
     }
 
     /// All keys a file may have.
@@ -237,9 +265,33 @@ impl Config {
     }
 
     /// The text of a config file.
-    pub fn to_toml(&self) -> String {
+    pub fn to_toml(&self) -> Result<String, String> {
+        if let Some(path) = self.data.as_ref().filter(|p| p.to_str().is_none()) {
+            return Err(format!(
+                "the name of {} is not UTF-8 and cannot be kept in config.toml; rename it",
+                path.display()
+            ));
+        }
         let body = toml::to_string(self).expect("a config is plain data");
-        format!("# Replay with: motes fit --config <this file>\n{body}")
+        Ok(format!("# Replay with: motes fit --config <this file>\n{body}"))
+    }
+
+    /// Sets aside what this config says about its data where the flags choose others.
+    pub fn make_way_for(&mut self, flags: &Config) {
+        let generated = flags.dim.is_some() || flags.true_theta.is_some() || flags.data_seed.is_some();
+        if flags.data.is_some() && !generated {
+            (self.dim, self.true_theta, self.data_seed) = (None, None, None);
+        } else if generated && flags.data.is_none() {
+            (self.data, self.target) = (None, None);
+        }
+        if flags.test.is_some() {
+            (self.test_fraction, self.split_seed) = (None, None);
+        } else if flags.test_fraction.is_some() || flags.split_seed.is_some() {
+            self.test = None;
+        }
+        if flags.data.is_some() || flags.test.is_some() || flags.test_fraction.is_some() || generated {
+            self.data_sha256 = None;
+        }
     }
 
     /// The settings that the choices amount to; `h` resolves auto once the model is known.
@@ -249,6 +301,7 @@ impl Config {
             let refused = [
                 ("--particles", self.particles.is_some()),
                 ("--step-size", self.step_size.is_some()),
+                ("--step-decay", self.step_decay.is_some()),
                 ("--adjust", self.adjust == Some(true)),
                 ("--preconditioner", self.preconditioner.is_some_and(|p| p != Preconditioner::None)),
                 ("--init-particles", self.init_particles.is_some()),

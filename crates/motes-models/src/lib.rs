@@ -2,5 +2,7 @@
 
 pub mod data;
 mod hierarchical;
+pub mod logistic;
 
 pub use hierarchical::Hierarchical;
+pub use logistic::Logistic;

@@ -17,6 +17,12 @@ pub use standardize::Moments;
 #[error("{0}")]
 pub struct DataError(String);
 
+impl DataError {
+    pub(crate) fn new(sentence: String) -> Self {
+        DataError(sentence)
+    }
+}
+
 /// The embedded data set: Breast Cancer Wisconsin (Original), W. H. Wolberg, CC BY 4.0; see data/README.md.
 pub mod wisconsin {
     /// The name used in messages.

@@ -209,10 +209,7 @@ impl<'m, F: Real> Stepper<'m, F> {
     }
 
     fn check_theta(&self, state: &State<F>, h: f64) -> Result<(), Error> {
-        let norm = state
-            .theta
-            .iter()
-            .fold(0.0f64, |m, t| if t.is_nan() || m.is_nan() { f64::NAN } else { m.max(t.abs()) });
+        let norm = max_abs(&state.theta);
         if norm <= F::LIMIT {
             return Ok(());
         }
@@ -263,6 +260,12 @@ impl<F: Real> Kit<'_, F> {
         };
         maximise(theta, mean_gradient).map_err(|source| Error::Model { step: k, source })
     }
+}
+
+/// The largest magnitude; NaN if there is one.
+fn max_abs<F: Real>(values: &[F]) -> f64 {
+    let larger = |m: f64, v: f64| if v.is_nan() || m.is_nan() { f64::NAN } else { m.max(v) };
+    values.iter().map(|v| v.f64().abs()).fold(0.0, larger)
 }
 
 /// A divergence; the run loop replaces the suggestion by one that knows the model.

@@ -32,7 +32,7 @@ impl<F: Real> Stepper<'_, F> {
             debug_assert_eq!(kit.order, Order::Together);
             kit.rule.collect(kit.model, at, &worker.grad_theta, sums, &mut worker.scratch)
         })
-        .map_err(|e| Trouble::Model(e).at(k, h, || 0.0))?;
+        .map_err(|e| Trouble::Model(e).at(k, h))?;
 
         let parallel = blocks.parallel && d > TILE;
         let tiles = ((&mut *mu, TILE), (&mut *s, TILE));
