@@ -28,7 +28,8 @@ pub fn report(args: ReportArgs) -> Result<Ended, String> {
     };
     let html = html(&args.dirs)?;
     write(&output, &html)?;
-    println!("{}", output.display());
+    // That nobody reads it is no error.
+    let _ = writeln!(std::io::stdout(), "{}", output.display());
     Ok(Ended::Complete)
 }
 
@@ -36,7 +37,7 @@ pub fn report(args: ReportArgs) -> Result<Ended, String> {
 pub fn after_run(dir: &Path) {
     let written = html(&[dir.to_path_buf()]).and_then(|html| write(&dir.join("report.html"), &html));
     if let Err(problem) = written {
-        eprintln!("warning: the report was not written: {problem}");
+        say!("warning: the report was not written: {problem}");
     }
 }
 
