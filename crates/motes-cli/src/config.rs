@@ -288,9 +288,11 @@ impl Config {
         Ok(format!("# Replay with: motes fit --config <this file>\n{body}"))
     }
 
-    /// Sets aside what this config says about its data where the flags choose others.
+    /// Sets aside what this config says about its data or algorithm where the flags choose others.
     pub fn make_way_for(&mut self, flags: &Config) {
-        let generated = flags.dim.is_some() || flags.true_theta.is_some() || flags.data_seed.is_some();
+        let toy = self.model.as_deref() == Some("hierarchical");
+        let generated =
+            toy && (flags.dim.is_some() || flags.true_theta.is_some() || flags.data_seed.is_some());
         if flags.data.is_some() && !generated {
             (self.dim, self.true_theta, self.data_seed) = (None, None, None);
         } else if generated && flags.data.is_none() {
@@ -302,8 +304,17 @@ impl Config {
         } else if split {
             self.test = None;
         }
-        if flags.data.is_some() || flags.test.is_some() || split || generated {
+        if flags.data.is_some() || flags.labels.is_some() || flags.test.is_some() || split || generated {
             self.data_sha256 = None;
+        }
+        // What was written out for another algorithm need not suit this one.
+        if flags.algorithm.is_some() && flags.algorithm != self.algorithm {
+            (self.preconditioner, self.adjust, self.adjust_after) = (None, None, None);
+            (self.joint_update, self.init_theta) = (None, None);
+            if flags.algorithm == Some(Algorithm::Em) {
+                (self.particles, self.step_size, self.step_decay) = (None, None, None);
+                (self.init_particles, self.grow, self.warm_start, self.batch) = (None, None, None, None);
+            }
         }
     }
 

@@ -125,7 +125,13 @@ pub fn column(table: &Table, target: Option<&str>) -> Result<(Vec<f64>, usize), 
         Some(name) => table.position(name, "--target")?,
         None => table.names().len() - 1,
     };
-    let only = complete(table, &[position], None)?;
+    let only = complete(table, &[position], None).map_err(|e| {
+        // There is nothing to drop where one column is all that is asked for.
+        let drop = drop_option(&table.names()[position]);
+        DataError(
+            e.0.replace(&format!("leave the column out with {drop}"), "choose another column with --target"),
+        )
+    })?;
     Ok((only.features, only.rows_dropped))
 }
 

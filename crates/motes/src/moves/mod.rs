@@ -274,9 +274,9 @@ fn max_abs<F: Real>(values: &[F]) -> f64 {
     values.iter().map(|v| v.f64().abs()).fold(0.0, larger)
 }
 
-/// A divergence; the run loop replaces the suggestion by one that knows the model.
-fn diverged(step: u64, what: &'static str, norm: f64, h: f64) -> Error {
-    Error::Diverged { step, what, norm, h, suggestion: h / 2.0 }
+/// A divergence on the way from k to k + 1; the run loop replaces the suggestion by one that knows the model.
+fn diverged(k: u64, what: &'static str, norm: f64, h: f64) -> Error {
+    Error::Diverged { step: k + 1, what, norm, h, suggestion: h / 2.0 }
 }
 
 /// How n particles are cut into blocks.
