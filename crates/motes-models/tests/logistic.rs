@@ -23,7 +23,7 @@ fn data(features: Vec<f64>, labels: Vec<u8>) -> Classification {
         feature_names: (0..d).map(|i| format!("f{i}")).collect(),
         labels,
         target: "y".into(),
-        classes: ["no".into(), "yes".into()],
+        classes: vec!["no".into(), "yes".into()],
         rows_dropped: 0,
     }
 }
