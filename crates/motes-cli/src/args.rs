@@ -35,6 +35,8 @@ pub enum Command {
     Resume(ResumeArgs),
     /// Predict new rows with a fitted run
     Predict(PredictArgs),
+    /// Write a page that shows a run, or compares several
+    Report(ReportArgs),
     /// Compare a model's derivatives with finite differences
     CheckModel(CheckArgs),
     /// Print a completion script for a shell
@@ -47,6 +49,7 @@ pub enum Command {
 const FIT_EXAMPLES: &str = "\
 Examples:
   motes fit logistic --data my.csv --target outcome --drop id,name
+  motes fit bnn --particles 10 --steps 500
   motes fit logistic --algorithm pqn --particles 100 --steps 2000 --adjust
   motes fit hierarchical --dim 1000 --particles 100 --algorithm pqn --step-size 0.05
   motes fit hierarchical --data measurements.csv --target y --algorithm pmgd
@@ -56,7 +59,7 @@ Examples:
 
 #[derive(Args)]
 pub struct FitArgs {
-    /// The model: hierarchical or logistic (may be left out with --config)
+    /// The model: hierarchical, logistic or bnn (may be left out with --config)
     pub model: Option<String>,
     #[command(flatten)]
     pub config: Config,
@@ -79,6 +82,9 @@ pub struct How {
     /// Show neither progress nor the summary
     #[arg(long)]
     pub quiet: bool,
+    /// Leave report.html out of the run directory
+    #[arg(long)]
+    pub no_report: bool,
 }
 
 #[derive(Args)]
@@ -105,8 +111,18 @@ pub struct PredictArgs {
 }
 
 #[derive(Args)]
+pub struct ReportArgs {
+    /// Run directories; several are compared on one page
+    #[arg(required = true, value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// Where to write the page [default: report.html in the directory, or here for several]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Args)]
 pub struct CheckArgs {
-    /// The model: hierarchical or logistic
+    /// The model: hierarchical, logistic or bnn
     pub model: Option<String>,
     #[command(flatten)]
     pub config: Config,

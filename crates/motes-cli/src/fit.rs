@@ -53,20 +53,16 @@ enum From {
 
 /// Fits a model.
 pub fn fit(args: FitArgs) -> Result<Ended, String> {
-    if args.out.as_ref().is_some_and(|out| out.as_os_str().is_empty()) {
-        return Err("--out is empty; name a directory or leave it out".into());
-    }
     let mut file = args.config_file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let model = models::name(args.model.as_deref(), file.model.as_deref())?;
     let mut flags = args.config;
     flags.model = Some(model);
     file.make_way_for(&flags);
     let mut config = flags.or(file);
-    if let Some(path) = &config.data {
+    for path in [&mut config.data, &mut config.test].into_iter().flatten() {
         // A run is resumed from anywhere.
-        let absolute = std::path::absolute(path);
-        config.data =
-            Some(absolute.map_err(|e| format!("cannot use {}: {e}; check the path", path.display()))?);
+        let absolute = std::path::absolute(&path);
+        *path = absolute.map_err(|e| format!("cannot use {}: {e}; check the path", path.display()))?;
     }
     start(config, args.how, From::Scratch { out: args.out })
 }
@@ -190,6 +186,9 @@ fn loop_and_write<F: Real>(
     let mut summary = Summary::of(model, settings, choices, &state, seconds);
     summary.data = plan.source.remember.as_ref().map(|r| serde_json::to_value(r).expect("plain data"));
     directory.finish(model, settings, &state, spent, &summary)?;
+    if !plan.how.no_report {
+        crate::report::after_run(directory.path());
+    }
     if !plan.how.quiet {
         let text = show::summary(&summary, model, settings, &state, directory.path());
         // The files are written: whoever has closed the pipe has seen enough.

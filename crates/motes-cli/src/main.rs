@@ -1,4 +1,4 @@
-//! The `motes` command line: fit, resume, predict, check-model, completions.
+//! The `motes` command line: fit, resume, predict, report, check-model, completions.
 
 /// Prints a line on stderr; that nobody listens is no error.
 macro_rules! say {
@@ -15,6 +15,7 @@ mod fit;
 mod models;
 mod predict;
 mod progress;
+mod report;
 mod show;
 
 use std::io::Write;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Command::Fit(args) => fit::fit(args),
         Command::Resume(args) => fit::resume(args),
         Command::Predict(args) => predict::predict(args),
+        Command::Report(args) => report::report(args),
         Command::CheckModel(args) => check::check(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -21,7 +21,7 @@ pub use predict::{Prediction, predict};
 
 /// Particles per block where the rows are few: a block must take some microseconds, and blocks must outnumber threads.
 const BLOCK_NANOSECONDS: f64 = 3_000.0;
-const PER_BLOCK: std::ops::RangeInclusive<usize> = 2..=8;
+const PER_BLOCK: std::ops::RangeInclusive<usize> = 4..=8;
 /// Coordinates in a block of particles where the rows are many.
 const MOST_COORDINATES: usize = 1 << 16;
 

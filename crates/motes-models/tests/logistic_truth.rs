@@ -307,7 +307,8 @@ fn mean_field_finds_the_best_product_gaussian() {
         step_size: 0.02,
         ..Settings::default()
     };
-    let runs: Vec<(f64, Vec<f64>, Vec<f64>)> = common::on(1, || {
+    type Run = (f64, Vec<f64>, Vec<f64>);
+    let runs: Vec<Run> = common::on(1, || {
         let run = |seed| {
             let state = common::fit(&case.model, &Settings { seed, ..settings.clone() }).expect("a run");
             let (means, variances) = posterior_moments(&case.model, &state).expect("a Gaussian");
@@ -323,8 +324,7 @@ fn mean_field_finds_the_best_product_gaussian() {
         println!("theta {:.5} +/- {:.5}, best {:.5}", average(&thetas), standard_error(&thetas), best.theta);
         let mut all = vec![score(&thetas, known(best.theta))];
         for j in 0..best.means.len() {
-            let column =
-                |pick: &dyn Fn(&(f64, Vec<f64>, Vec<f64>)) -> f64| runs.iter().map(pick).collect::<Vec<_>>();
+            let column = |pick: &dyn Fn(&Run) -> f64| runs.iter().map(pick).collect::<Vec<_>>();
             all.push(score(&column(&|r| r.1[j]), known(best.means[j])));
             all.push(score(&column(&|r| r.2[j]), known(best.variances[j])));
         }

@@ -31,6 +31,11 @@ impl Place {
         Place(tempfile::tempdir().unwrap())
     }
 
+    /// One in memory if there is such a place: hundreds of small runs would wait for the disk most of the time.
+    pub fn in_memory() -> Self {
+        Place(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap())
+    }
+
     /// A path inside.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
@@ -68,6 +73,11 @@ impl Place {
         let done = self.motes(&format!("{words} --quiet"));
         done.ok();
         assert_eq!((done.out.as_str(), done.err.as_str()), ("", ""), "{}", done.call);
+    }
+
+    /// The same without a report, which takes longer than a small run.
+    pub fn bare(&self, words: &str) {
+        self.quietly(&format!("{words} --no-report"));
     }
 
     /// Expects a refusal in one sentence that contains all these pieces, and that nothing was written.

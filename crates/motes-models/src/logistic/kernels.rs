@@ -3,6 +3,8 @@
 //! For one particle lanes run over rows. A tile of rows stays in the first-level cache while it is taken three times for every
 //! particle of the block: products t = g.x into a small buffer, the map of t, sums of the mapped t times g. Separate
 //! short loops, because one loop with a row's whole chain of dependences fills the processor's window: measured, a quarter slower.
+//!
+//! Vectors appear in plain loops only: a closure is a function of its own, without the target features.
 
 use std::mem::MaybeUninit;
 
@@ -33,16 +35,18 @@ impl Sum {
 
 /// The most vectors of rows in a tile: lanes add up this many terms in their own precision before `f64` takes over.
 const TILE: usize = 72;
-/// Bytes of a tile that leave room for the rest in the first-level cache.
-const TILE_BYTES: usize = 24 << 10;
-/// Wide rows take tiles of at least this many vectors, so that adding up the lanes does not weigh.
-const TILE_LEAST: usize = 16;
+/// Bytes of a tile that leave room for the rest in the first- and in the second-level cache.
+const TILE_BYTES: [usize; 2] = [24 << 10, 512 << 10];
+/// Shorter tiles would spend too much on adding up the lanes.
+const TILE_LEAST: [usize; 2] = [32, 16];
 /// This many columns have their sums, or their coordinates of x, in registers.
 const NARROW: usize = 12;
 
 /// The number of vectors of rows in a tile, for rows of so many columns.
 pub(super) fn tile_vectors(columns: usize) -> usize {
-    (TILE_BYTES / 32 / columns).clamp(TILE_LEAST, TILE) / 4 * 4
+    let fit = TILE_BYTES.map(|bytes| bytes / 32 / columns);
+    let vectors = if fit[0] >= TILE_LEAST[0] { fit[0] } else { fit[1].max(TILE_LEAST[1]) };
+    vectors.min(TILE) / 4 * 4
 }
 
 /// The number of rows side by side in a vector.
@@ -76,66 +80,115 @@ fn kernel_f64<const FMA: bool>(sum: Sum, rows: View<'_, f64>, x: &[f64], out: &m
 #[inline(always)]
 fn kernel<V: Vector>(sum: Sum, rows: View<'_, V::Real>, x: &[V::Real], out: &mut [f64]) {
     let (columns, g, w) = (rows.columns, cast_slice::<_, V>(rows.g), cast_slice::<_, V>(rows.w));
+    let width = sum.width(columns);
     // Tiles of like sizes: a short last one would cost as much in sums of lanes as a long one.
     let count = w.len().div_ceil(tile_vectors(columns));
     let size = w.len().div_ceil(count.max(1)).max(1);
-    let mut buffer = [const { MaybeUninit::<V>::uninit() }; TILE];
     for (g, w) in g.chunks(size * columns).zip(w.chunks(size)) {
-        for (x, out) in x.chunks_exact(columns).zip(out.chunks_exact_mut(sum.width(columns))) {
-            let t = products(g, x, &mut buffer[..w.len()]);
-            match sum {
-                Sum::Gradient => t.iter_mut().zip(w).for_each(|(t, w)| *t = t.share(*w)),
-                Sum::Product => t.iter_mut().zip(w).for_each(|(t, w)| *t = t.mul(*w)),
-                Sum::Loss => {
-                    out[0] += loss(t, w);
-                    continue;
+        if columns <= NARROW {
+            for (x, out) in x.chunks_exact(columns).zip(out.chunks_exact_mut(width)) {
+                tile::<V, 1>(sum, g, w, [x], out);
+            }
+            continue;
+        }
+        // Wide rows do not stay in the first-level cache: four particles share each load.
+        let (fours, split) = (x.chunks_exact(4 * columns), x.len() / (4 * columns) * 4 * width);
+        let (four_outs, single_outs) = out.split_at_mut(split);
+        for (x, out) in fours.clone().zip(four_outs.chunks_exact_mut(4 * width)) {
+            let x = |i: usize| &x[i * columns..(i + 1) * columns];
+            tile::<V, 4>(sum, g, w, [x(0), x(1), x(2), x(3)], out);
+        }
+        let singles = fours.remainder().chunks_exact(columns);
+        for (x, out) in singles.zip(single_outs.chunks_exact_mut(width)) {
+            tile::<V, 1>(sum, g, w, [x], out);
+        }
+    }
+}
+
+/// Adds a tile's sums for P particles.
+#[inline(always)]
+fn tile<V: Vector, const P: usize>(sum: Sum, g: &[V], w: &[V], x: [&[V::Real]; P], out: &mut [f64]) {
+    let mut buffers = [const { [const { MaybeUninit::<V>::uninit() }; TILE] }; P];
+    let mut t = products(g, x, buffers.each_mut().map(|buffer| &mut buffer[..w.len()]));
+    for (t, out) in t.iter_mut().zip(&mut *out) {
+        match sum {
+            Sum::Gradient => {
+                for (t, w) in t.iter_mut().zip(w) {
+                    *t = t.share(*w);
                 }
             }
-            add_columns(g, t, out);
+            Sum::Product => {
+                for (t, w) in t.iter_mut().zip(w) {
+                    *t = t.mul(*w);
+                }
+            }
+            Sum::Loss => *out += loss(t, w),
         }
+    }
+    if sum != Sum::Loss {
+        add_columns(g, t.map(|t| &*t), out);
     }
 }
 
 #[inline(always)]
 fn loss<V: Vector>(t: &mut [V], w: &[V]) -> f64 {
     let scale = V::splat(V::Real::of(-std::f64::consts::LN_2));
-    t.iter_mut().for_each(|t| *t = t.mul(scale));
+    for t in &mut *t {
+        *t = t.mul(scale);
+    }
     if size_of::<V::Real>() == 4 {
         vmath::softplus_f32(cast_slice_mut(t));
     } else {
         vmath::softplus_f64(cast_slice_mut(t));
     }
-    let zero = V::splat(V::Real::of(0.0));
-    t.iter().zip(w).fold(zero, |sum, (t, w)| t.mul_add(*w, sum)).sum().f64()
+    let mut sum = V::splat(V::Real::of(0.0));
+    for (t, w) in t.iter().zip(w) {
+        sum = t.mul_add(*w, sum);
+    }
+    sum.sum().f64()
 }
 
-/// Calls the function with the number of columns as a constant.
+/// Evaluates the expression with the number, from 1 to [`NARROW`], as a constant.
 macro_rules! with_constant {
-    ($columns:expr, $function:ident::<$v:ident>$args:tt, $else:expr) => {
-        with_constant!(@ $columns, $function, $v, $args, $else, 1 2 3 4 5 6 7 8 9 10 11 12)
+    ($n:expr, $constant:ident => $call:expr) => {
+        with_constant!(@ $n, $constant, $call, 1 2 3 4 5 6 7 8 9 10 11 12)
     };
-    (@ $columns:expr, $function:ident, $v:ident, $args:tt, $else:expr, $($n:literal)*) => {
-        match $columns {
-            $($n => $function::<$v, $n> $args,)*
-            _ => $else,
+    (@ $n:expr, $constant:ident, $call:expr, $($value:literal)*) => {
+        match $n {
+            $($value => { const $constant: usize = $value; $call })*
+            _ => unreachable!("1 to NARROW"),
         }
     };
 }
 
-/// Fills the buffer with t = g.x for each vector of rows.
+/// Fills each particle's buffer with t = g.x for every vector of rows in g.
 #[inline(always)]
-fn products<'a, V: Vector>(g: &[V], x: &[V::Real], buffer: &'a mut [MaybeUninit<V>]) -> &'a mut [V] {
-    debug_assert_eq!(g.len(), buffer.len() * x.len());
-    with_constant!(x.len(), narrow_products::<V>(g, x, buffer), wide_products(g, x, buffer));
-    // SAFETY: either function has written every element: there are as many rows in g as elements.
-    unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [V]) }
+fn products<'a, V: Vector, const P: usize>(
+    g: &[V],
+    x: [&[V::Real]; P],
+    mut t: [&'a mut [MaybeUninit<V>]; P],
+) -> [&'a mut [V]; P] {
+    let columns = x[0].len();
+    if columns <= NARROW {
+        for (x, t) in x.iter().zip(&mut t) {
+            with_constant!(columns, D => narrow_products::<V, D>(g, x, t));
+        }
+    } else {
+        wide_products(g, x, &mut t);
+    }
+    // SAFETY: both have written every element or panicked.
+    t.map(|t| unsafe { &mut *(std::ptr::from_mut(t) as *mut [V]) })
 }
 
 #[inline(always)]
-fn narrow_products<V: Vector, const D: usize>(g: &[V], x: &[V::Real], buffer: &mut [MaybeUninit<V>]) {
-    let x: [V; D] = std::array::from_fn(|d| V::splat(x[d]));
-    let rows = &g.as_chunks::<D>().0[..buffer.len()];
-    for (t, g) in buffer.iter_mut().zip(rows) {
+fn narrow_products<V: Vector, const D: usize>(g: &[V], x: &[V::Real], t: &mut [MaybeUninit<V>]) {
+    let mut wide = [V::splat(x[0]); D];
+    for (wide, x) in wide.iter_mut().zip(x) {
+        *wide = V::splat(*x);
+    }
+    let x = wide;
+    let rows = &g.as_chunks::<D>().0[..t.len()];
+    for (t, g) in t.iter_mut().zip(rows) {
         // Two chains of additions, to wait less for each.
         let mut first = g[0].mul(x[0]);
         for d in 1..D.div_ceil(2) {
@@ -152,71 +205,88 @@ fn narrow_products<V: Vector, const D: usize>(g: &[V], x: &[V::Real], buffer: &m
     }
 }
 
-/// Four vectors of rows at a time share each coordinate of x.
+/// Some vectors of rows at a time share each coordinate of x, and particles share the rows.
 #[inline(always)]
-fn wide_products<V: Vector>(g: &[V], x: &[V::Real], buffer: &mut [MaybeUninit<V>]) {
-    let zero = V::splat(V::Real::of(0.0));
-    let d = x.len();
-    let (fours, rest) = g.split_at(buffer.len() / 4 * 4 * d);
-    let (four_buffers, rest_buffer) = buffer.as_chunks_mut::<4>();
-    let (x_pairs, x_last) = x.as_chunks::<2>();
-    for (t, g) in four_buffers.iter_mut().zip(fours.chunks_exact(4 * d)) {
-        let row = |i: usize| &g[i * d..(i + 1) * d];
-        let pairs = |i: usize| row(i).as_chunks::<2>().0;
-        // Even and odd coordinates apart: eight chains keep both multipliers busy.
-        let mut sums = [[zero; 2]; 4];
-        for ((x, (g0, g1)), (g2, g3)) in
-            x_pairs.iter().zip(pairs(0).iter().zip(pairs(1))).zip(pairs(2).iter().zip(pairs(3)))
-        {
-            for side in 0..2 {
-                let x = V::splat(x[side]);
-                for (sums, g) in sums.iter_mut().zip([g0, g1, g2, g3]) {
-                    sums[side] = g[side].mul_add(x, sums[side]);
-                }
-            }
+fn wide_products<V: Vector, const P: usize>(g: &[V], x: [&[V::Real]; P], t: &mut [&mut [MaybeUninit<V>]; P]) {
+    let (columns, vectors) = (x[0].len(), t[0].len());
+    let mut first = 0;
+    while first < vectors {
+        let g = &g[first * columns..];
+        // Eight sums at least, to keep the multipliers busy.
+        if P == 1 && vectors - first >= 8 {
+            some_products::<V, P, 8>(g, x, t, first);
+            first += 8;
+        } else if vectors - first >= 2 {
+            some_products::<V, P, 2>(g, x, t, first);
+            first += 2;
+        } else {
+            some_products::<V, P, 1>(g, x, t, first);
+            first += 1;
         }
-        if let [x] = x_last {
-            for (i, sums) in sums.iter_mut().enumerate() {
-                sums[0] = row(i)[d - 1].mul_add(V::splat(*x), sums[0]);
-            }
-        }
-        for (t, sums) in t.iter_mut().zip(sums) {
-            t.write(sums[0].add(sums[1]));
-        }
-    }
-    for (t, g) in rest_buffer.iter_mut().zip(rest.chunks_exact(d)) {
-        let mut sums = [zero; 2];
-        for (i, (g, x)) in g.iter().zip(x).enumerate() {
-            sums[i % 2] = g.mul_add(V::splat(*x), sums[i % 2]);
-        }
-        t.write(sums[0].add(sums[1]));
     }
 }
 
-/// Adds each column's sum of t times g to `out`, some columns at a time.
 #[inline(always)]
-fn add_columns<V: Vector>(g: &[V], t: &[V], out: &mut [f64]) {
-    let columns = out.len();
-    let groups = columns.div_ceil(NARROW);
+fn some_products<V: Vector, const P: usize, const R: usize>(
+    g: &[V],
+    x: [&[V::Real]; P],
+    t: &mut [&mut [MaybeUninit<V>]; P],
+    first: usize,
+) {
+    let columns = x[0].len();
+    let x = x.map(|x| &x[..columns]);
+    let g: [&[V]; R] = std::array::from_fn(|row| &g[row * columns..(row + 1) * columns]);
+    let mut sums = [[V::splat(V::Real::of(0.0)); R]; P];
+    for c in 0..columns {
+        for (x, sums) in x.iter().zip(&mut sums) {
+            let x = V::splat(x[c]);
+            for (sum, g) in sums.iter_mut().zip(g) {
+                *sum = g[c].mul_add(x, *sum);
+            }
+        }
+    }
+    for (t, sums) in t.iter_mut().zip(sums) {
+        for (t, sum) in t[first..first + R].iter_mut().zip(sums) {
+            t.write(sum);
+        }
+    }
+}
+
+/// Adds each column's sum of t times g to `out`, for some columns at a time: as many as registers can take.
+#[inline(always)]
+fn add_columns<V: Vector, const P: usize>(g: &[V], t: [&[V]; P], out: &mut [f64]) {
+    let columns = out.len() / P;
+    let groups = columns.div_ceil(NARROW / P);
     let mut from = 0;
     for group in 0..groups {
         let width = columns / groups + usize::from(group < columns % groups);
-        with_constant!(width, add_some_columns::<V>(g, t, from, out), unreachable!("groups are narrow"));
+        with_constant!(width, C => add_some_columns::<V, P, C>(g, t, from, out));
         from += width;
     }
 }
 
 #[inline(always)]
-fn add_some_columns<V: Vector, const C: usize>(g: &[V], t: &[V], from: usize, out: &mut [f64]) {
-    let mut sums = [V::splat(V::Real::of(0.0)); C];
-    for (t, g) in t.iter().zip(g.chunks_exact(out.len())) {
+fn add_some_columns<V: Vector, const P: usize, const C: usize>(
+    g: &[V],
+    t: [&[V]; P],
+    from: usize,
+    out: &mut [f64],
+) {
+    let columns = out.len() / P;
+    let mut sums = [[V::splat(V::Real::of(0.0)); C]; P];
+    let t = t.map(|t| &t[..t.len().min(g.len() / columns)]);
+    for (i, g) in g.chunks_exact(columns).enumerate() {
         let g = &g[from..from + C];
-        for c in 0..C {
-            sums[c] = t.mul_add(g[c], sums[c]);
+        for (t, sums) in t.iter().zip(&mut sums) {
+            for (sum, g) in sums.iter_mut().zip(g) {
+                *sum = t[i].mul_add(*g, *sum);
+            }
         }
     }
-    for (out, sum) in out[from..].iter_mut().zip(sums) {
-        *out += sum.sum().f64();
+    for (out, sums) in out.chunks_exact_mut(columns).zip(sums) {
+        for (out, sum) in out[from..].iter_mut().zip(sums) {
+            *out += sum.sum().f64();
+        }
     }
 }
 
@@ -239,13 +309,51 @@ fn probabilities<V: Vector<Real = f64>>(rows: View<'_, f64>, x: &[f64], sums: &m
     let g: &[V] = cast_slice(rows.g);
     let mut buffer = [const { MaybeUninit::<V>::uninit() }; TILE];
     for x in x.chunks_exact(rows.columns) {
-        let t = products(g, x, &mut buffer[..rows.w.len() / V::LANES]);
+        let [t] = products(g, [x], [&mut buffer[..rows.w.len() / V::LANES]]);
         let (minus, one) = (V::splat(-1.0), V::splat(1.0));
         let lanes = sums.chunks_exact_mut(V::LANES).zip(most.chunks_exact_mut(V::LANES));
         for (t, (sum, most)) in t.iter().zip(lanes) {
             let p = t.mul(minus).share(one);
             V::read(sum).add(p).write(sum);
             t.max(V::read(most)).write(most);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::Rows;
+    use super::*;
+
+    /// Processors without AVX2 run code that others never see.
+    #[test]
+    fn plain_arrays_agree_with_intrinsics() {
+        fn check<V: Vector>(tolerance: f64) {
+            for columns in [1, 9, 12, 13, 40] {
+                let features: Vec<f64> = (0..150 * columns).map(|i| (i as f64 * 0.7).sin() * 3.0).collect();
+                let labels: Vec<u8> = (0..150).map(|i| u8::from(i % 3 == 0)).collect();
+                let rows = Rows::<V::Real>::new(&features, &labels, false);
+                let x: Vec<V::Real> = (0..5 * columns).map(|i| V::Real::of((i as f64).cos())).collect();
+                for sum in [Sum::Gradient, Sum::Product, Sum::Loss] {
+                    let mut plain = vec![0.0; 5 * sum.width(columns)];
+                    let mut chosen = plain.clone();
+                    kernel::<V>(sum, rows.all(), &x, &mut plain);
+                    add_sums(sum, rows.all(), &x, &mut chosen);
+                    for (a, b) in plain.iter().zip(&chosen) {
+                        assert!((a - b).abs() < tolerance * (1.0 + b.abs()), "{columns} {sum:?}: {a} {b}");
+                    }
+                }
+            }
+        }
+        check::<[f64; 4]>(1e-11);
+        check::<[f32; 8]>(1e-4);
+        let all = Rows::<f64>::new(&[0.5, -2.0, 900.0, -900.0, 0.0], &[1, 0, 1, 1, 0], false);
+        let (mut sums, mut most) = ([[0.0; 8]; 2], [[f64::NEG_INFINITY; 8]; 2]);
+        probabilities::<[f64; 4]>(all.all(), &[1.0, 2.0], &mut sums[0], &mut most[0]);
+        add_probabilities(all.all(), &[1.0, 2.0], &mut sums[1], &mut most[1]);
+        assert_eq!(most[0], most[1]);
+        for (a, b) in sums[0].iter().zip(sums[1]) {
+            assert!((a - b).abs() < 1e-13, "{a} {b}");
         }
     }
 }

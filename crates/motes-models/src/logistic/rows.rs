@@ -78,7 +78,7 @@ impl<F: Real> Rows<F> {
         };
         if rows.g.len() * size_of::<Line>() > MANY_BYTES {
             let chunks = (rows.nanoseconds() / CHUNK_NANOSECONDS) as usize;
-            rows.chunk = vectors.div_ceil(chunks.clamp(LEAST_CHUNKS, MOST_CHUNKS));
+            rows.chunk = vectors.div_ceil(chunks.clamp(LEAST_CHUNKS, MOST_CHUNKS)).max(tile_vectors(columns));
         }
         let g: &mut [F] = cast_slice_mut(&mut rows.g);
         let w: &mut [F] = cast_slice_mut(&mut rows.w);
@@ -95,7 +95,7 @@ impl<F: Real> Rows<F> {
 
     /// A rough time for one particle's gradient on one core.
     pub fn nanoseconds(&self) -> f64 {
-        let map = if size_of::<F>() == 4 { 2.2 } else { 3.8 };
+        let map = if size_of::<F>() == 4 { 3.2 } else { 4.7 };
         self.vectors as f64 * (0.36 * self.columns as f64 + map)
     }
 
