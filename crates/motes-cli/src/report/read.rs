@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::clouds::Archive;
-use super::stats::{Decimator, Marginal, Moments, Thinned, marginal};
+use super::stats::{Marginal, marginal};
+use super::thin::{Decimator, Moments, Smoothed, Thinned};
 
 /// How much of a run goes into a report.
 #[derive(Clone, Copy, Debug)]
@@ -216,6 +217,7 @@ fn summary(dir: &Path) -> Result<Option<SummaryFile>, String> {
 fn plain(value: &toml::Value, most: usize) -> String {
     let text = match value {
         toml::Value::String(s) => s.clone(),
+        toml::Value::Array(items) if items.is_empty() => "none".into(),
         toml::Value::Array(items) => items.iter().map(|i| plain(i, most)).collect::<Vec<_>>().join(", "),
         toml::Value::Float(f) => f.to_string(),
         other => other.to_string(),
@@ -278,6 +280,8 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
     let mut theta: Vec<Traced> = (1..=shown).map(|i| column(short(&names[i], limits.name), i)).collect();
     let scalar = |i: usize| SCALARS.iter().find(|s| **s == names[i]).map(|s| column(s.to_string(), i));
     let mut scalars: Vec<Traced> = (1 + theta_count..names.len()).filter_map(scalar).collect();
+    // Accept-reject of a whole cloud is 0 or 1 at each step: only averages can be seen.
+    let mut accepted = Smoothed::new(60);
 
     let end = run.summary.as_ref().map_or(run.steps, |s| s.steps);
     let half = run.burn_in + (end - run.burn_in.min(end)) / 2;
@@ -298,7 +302,11 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
             }
         }
         for s in &mut scalars {
-            s.rows.push(k, number(row, s.column).unwrap_or(f64::NAN));
+            let value = number(row, s.column).unwrap_or(f64::NAN);
+            match s.name.as_str() {
+                "acceptance" => accepted.push(k, value),
+                _ => s.rows.push(k, value),
+            }
         }
     };
     while reader.read_byte_record(&mut record).map_err(|e| failed(&e))? {
@@ -334,7 +342,8 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
         })
         .collect();
     let named = |name: &str| SCALARS.iter().find(|s| **s == name).copied().unwrap_or("scalar");
-    run.scalars = scalars.iter().map(|s| Scalar { name: named(&s.name), trace: s.rows.points() }).collect();
+    let shown = |s: &Traced| if s.name == "acceptance" { accepted.points() } else { s.rows.points() };
+    run.scalars = scalars.iter().map(|s| Scalar { name: named(&s.name), trace: shown(s) }).collect();
     Ok(())
 }
 

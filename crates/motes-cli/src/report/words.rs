@@ -94,7 +94,7 @@ pub struct Verdict {
 const FEW: f64 = 100.0;
 
 /// Halves that differ by more are a trend: a straight line gives 1.7, ten independent draws about 0.6.
-const DRIFT: f64 = 1.4;
+const DRIFT: f64 = 1.6;
 
 /// The verdict in words, and what to do.
 pub fn verdict(run: &Run) -> Verdict {
@@ -155,14 +155,14 @@ fn judged(run: &Run, resume: &str) -> Verdict {
         .fold(("theta", 0.0), |worst, c| if c.1 > worst.1 { c } else { worst });
     if drift > DRIFT {
         text.push(format!(
-            "But {moving} has not settled: from the first to the second half of the steps after burn-in its average moved by {} standard deviations. Start again with more steps:",
+            "But {moving} may not have settled: from the first to the second half of the steps after burn-in its average moved by {} standard deviations. Start again with more steps:",
             significant(drift, 2)
         ));
         let (steps, burn_in) = (summary.steps.saturating_mul(4), summary.steps.saturating_mul(2));
         let config = shell(&run.dir.join("config.toml"));
         let command = format!("motes fit --config {config} --steps {steps} --burn-in {burn_in}");
-        let title = "Theta is still moving".into();
-        return Verdict { tone: "bad", title, text, command: Some(command) };
+        let title = "Theta may still be moving".into();
+        return Verdict { tone: "care", title, text, command: Some(command) };
     }
     let least = d.ess.iter().flatten().copied().fold(f64::INFINITY, f64::min);
     if least.is_infinite() && run.theta.iter().any(|c| !c.trace.is_empty()) {
