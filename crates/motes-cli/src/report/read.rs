@@ -5,6 +5,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::clouds::Archive;
 use super::stats::{Marginal, marginal};
@@ -136,7 +137,7 @@ pub struct Data {
 }
 
 fn lenient<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<Data>, D::Error> {
-    let value = serde_json::Value::deserialize(source)?;
+    let value = Value::deserialize(source)?;
     Ok(serde_json::from_value(value).ok())
 }
 
@@ -160,7 +161,7 @@ pub struct Time {
 pub fn run(dir: &Path, limits: Limits, with_posterior: bool) -> Result<Run, String> {
     let config = config(dir)?;
     let summary = summary(dir)?;
-    let whole = |key: &str| config.get(key).and_then(toml::Value::as_integer).and_then(|v| v.try_into().ok());
+    let whole = |key: &str| config.get(key).and_then(Value::as_u64);
     let steps = whole("steps").or(summary.as_ref().map(|s| s.steps)).unwrap_or(0);
     let burn_in = whole("burn-in").unwrap_or(steps / 2);
     let mut run = Run {
@@ -182,7 +183,8 @@ pub fn run(dir: &Path, limits: Limits, with_posterior: bool) -> Result<Run, Stri
     Ok(run)
 }
 
-fn config(dir: &Path) -> Result<toml::Table, String> {
+/// The settings, as JSON: TOML's own values have no room for the largest seeds.
+fn config(dir: &Path) -> Result<serde_json::Map<String, Value>, String> {
     let path = dir.join("config.toml");
     let bytes = std::fs::read(&path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => format!(
@@ -214,12 +216,12 @@ fn summary(dir: &Path) -> Result<Option<SummaryFile>, String> {
 }
 
 /// A setting as people read it.
-fn plain(value: &toml::Value, most: usize) -> String {
+fn plain(value: &Value, most: usize) -> String {
     let text = match value {
-        toml::Value::String(s) => s.clone(),
-        toml::Value::Array(items) if items.is_empty() => "none".into(),
-        toml::Value::Array(items) => items.iter().map(|i| plain(i, most)).collect::<Vec<_>>().join(", "),
-        toml::Value::Float(f) => f.to_string(),
+        Value::String(s) => s.clone(),
+        Value::Array(items) if items.is_empty() => "none".into(),
+        Value::Array(items) => items.iter().map(|i| plain(i, most)).collect::<Vec<_>>().join(", "),
+        Value::Number(n) if n.is_f64() => n.as_f64().unwrap_or(f64::NAN).to_string(),
         other => other.to_string(),
     };
     short(&text, most)
