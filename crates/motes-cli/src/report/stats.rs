@@ -75,34 +75,20 @@ struct Bins {
     hi: f64,
     width: f64,
     counts: Vec<u32>,
+    /// The bin of each value, which never decreases as values increase.
+    places: Vec<u16>,
 }
 
 impl Bins {
     fn of(values: &[f64], lo: f64, hi: f64) -> Self {
-        let width = (hi - lo) / BINS as f64;
-        let mut bins = Bins { lo, hi, width, counts: vec![0; BINS + 2] };
-        let per_width = bins.per_width();
-        for v in values {
-            let place = bins.place(*v, per_width);
-            bins.counts[place] += 1;
-        }
-        bins
-    }
-
-    fn per_width(&self) -> f64 {
-        if self.width > 0.0 { 1.0 / self.width } else { 0.0 }
-    }
-
-    /// Never decreases as v increases.
-    #[inline(always)]
-    fn place(&self, v: f64, per_width: f64) -> usize {
-        if v < self.lo {
-            0
-        } else if v > self.hi {
-            BINS + 1
-        } else {
-            1 + (((v - self.lo) * per_width) as usize).min(BINS - 1)
-        }
+        // A little wider, so that the highest value is still inside.
+        let width = (hi - lo) / BINS as f64 * (1.0 + 1e-9);
+        let per_width = if width > 0.0 { 1.0 / width } else { 0.0 };
+        let mut counts = vec![0; BINS + 2];
+        let place = |v: &f64| ((v - lo) * per_width + 1.0).clamp(0.0, (BINS + 1) as f64) as u16;
+        let places: Vec<u16> = values.iter().map(place).collect();
+        places.iter().for_each(|p| counts[usize::from(*p)] += 1);
+        Bins { lo, hi, width, counts, places }
     }
 
     /// Exact quantiles, interpolated between order statistics as NumPy does by default.
@@ -121,9 +107,8 @@ impl Bins {
             wanted[bin_of(p.ceil() as usize)] = true;
         }
         // Only the few values in bins that hold a wanted rank need sorting.
-        let per_width = self.per_width();
-        let mut near: Vec<f64> =
-            values.iter().copied().filter(|v| wanted[self.place(*v, per_width)]).collect();
+        let inside = |(p, _): &(&u16, &f64)| wanted[usize::from(**p)];
+        let mut near: Vec<f64> = self.places.iter().zip(values).filter(inside).map(|(_, v)| *v).collect();
         near.sort_by(f64::total_cmp);
         let mut offset = vec![0; self.counts.len()];
         let mut seen = 0;

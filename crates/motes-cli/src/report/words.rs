@@ -58,6 +58,7 @@ pub fn grouped(value: u64) -> String {
 /// A time as people say it.
 pub fn seconds(value: f64) -> String {
     match value {
+        v if v < 9.95e-4 => format!("{} µs", significant(1e6 * v, 2)),
         v if v < 0.0995 => format!("{} ms", significant(1e3 * v, 2)),
         v if v < 60.0 => format!("{} s", significant(v, 2)),
         v => {
@@ -222,8 +223,8 @@ mod tests {
             (4, 1, 0, 5)
         );
         assert_eq!(
-            [seconds(0.0123), seconds(5.23), seconds(75.2), seconds(7384.0)],
-            ["12 ms", "5.2 s", "1 min 15 s", "2 h 3 min"]
+            [seconds(1.4e-5), seconds(0.0123), seconds(5.23), seconds(75.2), seconds(7384.0)],
+            ["14 µs", "12 ms", "5.2 s", "1 min 15 s", "2 h 3 min"]
         );
     }
 

@@ -254,7 +254,7 @@
       const t = run.theta[which];
       const [trace, average] = [decode(t.trace), decode(t.average)].map((l) => (settled ? cutFrom(l, run.burn_in) : l));
       const mean = t.mean === null ? "" : `average ${significant(t.mean)}${t.error ? ` \u00b1 ${significant(t.error, 2)}` : ""}` +
-        `${t.ess ? `, effective sample size ${whole(t.ess)}` : ""}`;
+        `${t.error && t.ess ? `, effective sample size ${whole(t.ess)}` : ""}`;
       const lines = [{ ...trace, colour: colour(0), width: 1, label: t.name }];
       const keys = [{ text: t.name, colour: colour(0), width: 1.5 }];
       if (average.x.length > 1) {
