@@ -49,6 +49,7 @@ pub enum Command {
 const FIT_EXAMPLES: &str = "\
 Examples:
   motes fit logistic --data my.csv --target outcome --drop id,name
+  motes fit bnn --particles 10 --steps 500
   motes fit logistic --algorithm pqn --particles 100 --steps 2000 --adjust
   motes fit hierarchical --dim 1000 --particles 100 --algorithm pqn --step-size 0.05
   motes fit hierarchical --data measurements.csv --target y --algorithm pmgd
@@ -58,7 +59,7 @@ Examples:
 
 #[derive(Args)]
 pub struct FitArgs {
-    /// The model: hierarchical or logistic (may be left out with --config)
+    /// The model: hierarchical, logistic or bnn (may be left out with --config)
     pub model: Option<String>,
     #[command(flatten)]
     pub config: Config,
@@ -121,7 +122,7 @@ pub struct ReportArgs {
 
 #[derive(Args)]
 pub struct CheckArgs {
-    /// The model: hierarchical or logistic
+    /// The model: hierarchical, logistic or bnn
     pub model: Option<String>,
     #[command(flatten)]
     pub config: Config,

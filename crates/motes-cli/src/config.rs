@@ -55,19 +55,19 @@ config! {
     /// The column to explain [default: the last]
     #[arg(long, value_name = "COL", help_heading = "Data")]
     target: String,
-    /// Columns to leave out (logistic) [default: id, of the embedded data]
+    /// Columns to leave out (logistic, bnn) [default: id, of the embedded data]
     #[arg(long, value_name = "COL,...", value_delimiter = ',', help_heading = "Data")]
     drop: Vec<String>,
     /// A CSV file to test on, standardised with the training moments (logistic)
     #[arg(long, value_name = "FILE", help_heading = "Data")]
     test: PathBuf,
-    /// The fraction of rows to test on; 0 trains on everything (logistic) [default: 0.2]
+    /// The fraction of rows to test on; 0 trains on everything (logistic, bnn) [default: 0.2]
     #[arg(long, value_name = "F", help_heading = "Data")]
     test_fraction: f64,
-    /// The seed of that split, equal to scikit-learn's (logistic) [default: 0]
+    /// The seed of that split, equal to scikit-learn's (logistic, bnn) [default: 0]
     #[arg(long, value_name = "S", help_heading = "Data")]
     split_seed: u32,
-    /// Take features as they are (logistic)
+    /// Take features as they are (logistic, bnn)
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Data")]
     no_standardize: bool,
     /// V of the prior N(theta 1, V I) of the weights (logistic) [default: 5]
@@ -76,13 +76,25 @@ config! {
     /// Add an intercept with its own prior N(0, V), not tied to theta (logistic)
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Data")]
     intercept: bool,
+    /// The labels of --data, where those are images in the IDX format (bnn)
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    labels: PathBuf,
+    /// The labels to tell apart, for images (bnn) [default: 4,9]
+    #[arg(long, value_name = "L,...", value_delimiter = ',', help_heading = "Data")]
+    classes: Vec<u8>,
+    /// How many of these images to draw, by --data-seed; 0 for all (bnn) [default: 1000]
+    #[arg(long, value_name = "M", help_heading = "Data")]
+    subsample: usize,
+    /// The number of hidden units (bnn) [default: 40]
+    #[arg(long, value_name = "H", help_heading = "Data")]
+    hidden: usize,
     /// The number of generated observations D_x (hierarchical) [default: 100]
     #[arg(long, value_name = "D", help_heading = "Data")]
     dim: usize,
     /// The theta that data are generated with (hierarchical) [default: 1]
     #[arg(long, value_name = "T", allow_hyphen_values = true, help_heading = "Data")]
     true_theta: f64,
-    /// The seed that data are generated with (hierarchical) [default: 0]
+    /// The seed that data are generated or drawn with (hierarchical, bnn) [default: 0]
     #[arg(long, value_name = "S", help_heading = "Data")]
     data_seed: u64,
     /// pgd, pqn, pmgd, soul, em, mean-field, marginal-mh or joint-mh [default: pgd]
@@ -266,7 +278,7 @@ impl Config {
 
     /// The text of a config file.
     pub fn to_toml(&self) -> Result<String, String> {
-        if let Some(path) = self.data.as_ref().filter(|p| p.to_str().is_none()) {
+        if let Some(path) = [&self.data, &self.test].into_iter().flatten().find(|p| p.to_str().is_none()) {
             return Err(format!(
                 "the name of {} is not UTF-8 and cannot be kept in config.toml; rename it",
                 path.display()
@@ -276,21 +288,33 @@ impl Config {
         Ok(format!("# Replay with: motes fit --config <this file>\n{body}"))
     }
 
-    /// Sets aside what this config says about its data where the flags choose others.
+    /// Sets aside what this config says about its data or algorithm where the flags choose others.
     pub fn make_way_for(&mut self, flags: &Config) {
-        let generated = flags.dim.is_some() || flags.true_theta.is_some() || flags.data_seed.is_some();
+        let toy = self.model.as_deref() == Some("hierarchical");
+        let generated =
+            toy && (flags.dim.is_some() || flags.true_theta.is_some() || flags.data_seed.is_some());
         if flags.data.is_some() && !generated {
             (self.dim, self.true_theta, self.data_seed) = (None, None, None);
         } else if generated && flags.data.is_none() {
             (self.data, self.target) = (None, None);
         }
+        let split = flags.test_fraction.is_some() || flags.split_seed.is_some();
         if flags.test.is_some() {
             (self.test_fraction, self.split_seed) = (None, None);
-        } else if flags.test_fraction.is_some() || flags.split_seed.is_some() {
+        } else if split {
             self.test = None;
         }
-        if flags.data.is_some() || flags.test.is_some() || flags.test_fraction.is_some() || generated {
+        if flags.data.is_some() || flags.labels.is_some() || flags.test.is_some() || split || generated {
             self.data_sha256 = None;
+        }
+        // What was written out for another algorithm need not suit this one.
+        if flags.algorithm.is_some() && flags.algorithm != self.algorithm {
+            (self.preconditioner, self.adjust, self.adjust_after) = (None, None, None);
+            (self.joint_update, self.init_theta) = (None, None);
+            if flags.algorithm == Some(Algorithm::Em) {
+                (self.particles, self.step_size, self.step_decay) = (None, None, None);
+                (self.init_particles, self.grow, self.warm_start, self.batch) = (None, None, None, None);
+            }
         }
     }
 
@@ -325,13 +349,19 @@ impl Config {
             },
             step_decay: self.step_decay,
             grow: self.grow.clone().unwrap_or_default(),
-            preconditioner: self.preconditioner.unwrap_or(Preconditioner::None),
+            preconditioner: self.preconditioner.unwrap_or(match algorithm {
+                Algorithm::Pgd | Algorithm::Soul | Algorithm::MeanField => defaults.preconditioner,
+                _ => Preconditioner::None,
+            }),
             adjust: self.adjust.unwrap_or(false),
             adjust_after: self.adjust_after.unwrap_or(burn_in / 2),
             joint_update: self.joint_update.unwrap_or(JointUpdate::Pgd),
             warm_start: self.warm_start,
             init_theta: self.init_theta.unwrap_or(0.0),
-            init_particles: self.init_particles.unwrap_or(InitParticles::Value(0.0)),
+            init_particles: self.init_particles.unwrap_or(match algorithm {
+                Algorithm::MeanField | Algorithm::Em => InitParticles::Value(0.0),
+                _ => defaults.init_particles,
+            }),
             seed: self.seed.unwrap_or(0),
             batch: self.batch,
             metrics_every: self.metrics_every.unwrap_or(0),
@@ -394,6 +424,9 @@ pub struct Defaults {
     pub steps: u64,
     pub step_size: f64,
     pub precision: Precision,
+    /// For algorithms whose theta takes gradient steps.
+    pub preconditioner: Preconditioner,
+    pub init_particles: InitParticles,
 }
 
 /// A message of several lines as one.

@@ -59,11 +59,10 @@ pub fn fit(args: FitArgs) -> Result<Ended, String> {
     flags.model = Some(model);
     file.make_way_for(&flags);
     let mut config = flags.or(file);
-    if let Some(path) = &config.data {
+    for path in [&mut config.data, &mut config.test].into_iter().flatten() {
         // A run is resumed from anywhere.
-        let absolute = std::path::absolute(path);
-        config.data =
-            Some(absolute.map_err(|e| format!("cannot use {}: {e}; check the path", path.display()))?);
+        let absolute = std::path::absolute(&path);
+        *path = absolute.map_err(|e| format!("cannot use {}: {e}; check the path", path.display()))?;
     }
     start(config, args.how, From::Scratch { out: args.out })
 }

@@ -11,7 +11,7 @@ const FIT: &str = "fit hierarchical --algorithm pmgd --dim 20 --particles 5 --se
 /// A finished run of 90 steps with checkpoints at 80 and 90.
 fn place() -> Place {
     let place = Place::in_memory();
-    place.quietly(&format!("{FIT} --steps 90 --out good"));
+    place.bare(&format!("{FIT} --steps 90 --out good"));
     assert_eq!(checkpoints(&place.path("good")).len(), 2);
     place
 }
@@ -116,14 +116,14 @@ fn without_any_good_generation_the_run_starts_again() {
     }
     let run = place.path("bad");
     std::fs::remove_dir_all(run.join("checkpoint")).unwrap();
-    place.quietly("resume bad");
+    place.bare("resume bad");
     same_bits(&place.path("good"), &run);
 }
 
 #[test]
 fn a_damaged_generation_can_be_resumed_for_more_steps() {
     let place = place();
-    place.quietly(&format!("{FIT} --steps 150 --burn-in 45 --out longer"));
+    place.bare(&format!("{FIT} --steps 150 --burn-in 45 --out longer"));
     let newest = checkpoints(&place.path("good")).pop().unwrap();
     std::fs::write(newest, "x").unwrap();
     place.motes("resume good --steps 150").ok();
@@ -134,7 +134,7 @@ fn a_damaged_generation_can_be_resumed_for_more_steps() {
 fn an_unfinished_checkpoint_is_swept_away() {
     let place = place();
     place.write("good/checkpoint/00000000000000000085.motes.tmp", "half");
-    place.quietly("resume good");
+    place.bare("resume good");
     tidy(&place.path("good"));
 }
 
@@ -149,7 +149,7 @@ fn a_trace_that_lost_rows_is_an_error() {
     place.motes("resume good").refused(&["good/trace.csv has lost rows (0 of"]);
     // Rows after the checkpoint are cut away.
     std::fs::write(&at, format!("{trace}91,torn")).unwrap();
-    place.quietly("resume good");
+    place.bare("resume good");
     assert_eq!(place.text("good/trace.csv"), trace);
 }
 
@@ -189,33 +189,33 @@ fn an_edited_config_is_refused_and_nothing_is_lost() {
     place.refuses("resume good", &["SHA-256"]);
     // How often to write checkpoints is free.
     place.write("good/config.toml", config.replace("checkpoint-every = 40", "checkpoint-every = 7"));
-    place.quietly("resume good");
+    place.bare("resume good");
 }
 
 #[test]
 fn changed_data_are_refused() {
     let place = Place::new();
     place.write("y.csv", "y\n1\n2\n4\n");
-    place.quietly("fit hierarchical --data y.csv --steps 20 --out run");
+    place.bare("fit hierarchical --data y.csv --steps 20 --out run");
     place.write("y.csv", "y\n1\n2\n5\n");
     place.refuses("resume run --steps 30", &["the data have changed", "SHA-256"]);
     place.refuses("fit --config run/config.toml --out again", &["the data have changed", "SHA-256"]);
     std::fs::remove_file(place.path("y.csv")).unwrap();
     place.refuses("resume run --steps 30", &["y.csv", "check the path"]);
     place.write("y.csv", "y\n1\n2\n4\n");
-    place.quietly("resume run --steps 30");
+    place.bare("resume run --steps 30");
     // Data named explicitly are chosen anew.
     place.write("z.csv", "y\n1\n2\n5\n");
-    place.quietly("fit --config run/config.toml --data z.csv --out again");
+    place.bare("fit --config run/config.toml --data z.csv --out again");
 }
 
 #[test]
 fn a_run_resumes_from_anywhere() {
     let place = Place::new();
     place.write("y.csv", "y\n1\n2\n4\n");
-    place.quietly("fit hierarchical --data y.csv --steps 20 --burn-in 10 --out run");
+    place.bare("fit hierarchical --data y.csv --steps 20 --burn-in 10 --out run");
     place.write("by-hand.toml", "version = 1\nmodel = \"hierarchical\"\ndata = \"y.csv\"\nsteps = 20\n");
-    place.quietly("fit --config by-hand.toml --out by-hand");
+    place.bare("fit --config by-hand.toml --out by-hand");
     same_bits(&place.path("run"), &place.path("by-hand"));
     std::fs::create_dir(place.path("elsewhere")).unwrap();
     for run in ["run", "by-hand"] {
@@ -224,8 +224,8 @@ fn a_run_resumes_from_anywhere() {
         common::Done::of(command.arg(place.path(run))).ok();
     }
     std::fs::rename(place.path("run"), place.path("moved")).unwrap();
-    place.quietly("resume moved --steps 50");
-    place.quietly("resume by-hand --steps 50");
+    place.bare("resume moved --steps 50");
+    place.bare("resume by-hand --steps 50");
     same_bits(&place.path("by-hand"), &place.path("moved"));
 }
 

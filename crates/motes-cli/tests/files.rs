@@ -40,12 +40,13 @@ fn every_documented_file_is_there() {
     place.quietly("fit hierarchical --steps 100 --out run");
     println!("from process start to files written: {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
     let run = place.path("run");
-    for file in ["config.toml", "trace.csv", "posterior.npz", "summary.json"] {
+    for file in ["config.toml", "trace.csv", "posterior.npz", "summary.json", "report.html"] {
         assert!(run.join(file).is_file(), "{file}");
     }
     assert_eq!(checkpoints(&run).len(), 1);
     tidy(&run);
-    place.quietly("fit hierarchical --steps 100 --checkpoint-every 7 --out many");
+    place.bare("fit hierarchical --steps 100 --checkpoint-every 7 --out many");
+    assert!(!place.path("many/report.html").exists());
     let names: Vec<_> = checkpoints(&place.path("many"));
     assert_eq!(names.len(), 2, "two generations: {names:?}");
 }

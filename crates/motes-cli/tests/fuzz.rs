@@ -170,12 +170,13 @@ fn mutated_configs_are_refused_or_run() {
             milder.join("\n").into_bytes()
         };
         place.write("c.toml", &mutated);
-        let done = place.motes(&format!("fit --config c.toml --quiet --out run{i}"));
+        let done = place.motes(&format!("fit --config c.toml --quiet --no-report --out run{i}"));
         let shown = String::from_utf8_lossy(&mutated);
         match done.code {
             Some(0) => {
                 ran += 1;
-                let again = place.motes(&format!("fit --config run{i}/config.toml --quiet --out again{i}"));
+                let again = place
+                    .motes(&format!("fit --config run{i}/config.toml --quiet --no-report --out again{i}"));
                 again.ok();
                 common::same_bits(&place.path(&format!("run{i}")), &place.path(&format!("again{i}")));
             }
@@ -202,7 +203,7 @@ fn mutated_data_files_are_refused_or_fitted() {
         let text = b"name,y\nana,1.5\nben,-2\ncem,?\ndee,1e2\n".to_vec();
         place
             .write("d.csv", mutate(text, &mut dice, &[b"\"", b",", b"\n", b"\xff", b"inf", b"1e308", b"\0"]));
-        let mut command = place.command("fit hierarchical --data d.csv --steps 3 --quiet --out");
+        let mut command = place.command("fit hierarchical --data d.csv --steps 3 --quiet --no-report --out");
         let done = Done::of(command.arg(format!("run{i}")));
         assert!(matches!(done.code, Some(0 | 2)), "{:?}: {}", done.code, done.err);
         assert!(done.err.lines().count() <= 1, "{}", done.err);

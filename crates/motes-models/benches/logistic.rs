@@ -42,7 +42,7 @@ fn generated(rows: usize, d: usize) -> Classification {
         features,
         feature_names: (0..d).map(|i| format!("f{i}")).collect(),
         target: "y".into(),
-        classes: ["0".into(), "1".into()],
+        classes: vec!["0".into(), "1".into()],
         rows_dropped: 0,
     }
 }

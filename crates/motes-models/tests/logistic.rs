@@ -23,7 +23,7 @@ fn data(features: Vec<f64>, labels: Vec<u8>) -> Classification {
         feature_names: (0..d).map(|i| format!("f{i}")).collect(),
         labels,
         target: "y".into(),
-        classes: ["no".into(), "yes".into()],
+        classes: vec!["no".into(), "yes".into()],
         rows_dropped: 0,
     }
 }
@@ -99,7 +99,7 @@ fn derivatives_are_those_of_the_density() {
             let data = generated(rows, d, 1);
             let model = model::<f64>(&data, intercept);
             let dx = model.d_x();
-            let (n, theta, h) = (3, 0.4, 1e-5);
+            let (n, theta, h) = (6, 0.4, 1e-5);
             let x = normals(n * dx, 2);
             let batch: Vec<u32> = (0..rows as u32).filter(|i| i % 4 != 1).chain([0, 0]).collect();
             let all: Vec<u32> = (0..rows as u32).collect();
@@ -166,7 +166,7 @@ fn a_batch_of_all_rows_is_no_batch() {
 fn bits_do_not_depend_on_threads() {
     fn check<F: Real>(data: &Classification) {
         let model = model::<F>(data, true);
-        let x = normals(3 * model.d_x(), 8);
+        let x = normals(7 * model.d_x(), 8);
         let bits = |e: Evaluated| -> Vec<u64> {
             [e.grad_theta].iter().chain(&e.grad_x).chain(&e.density).map(|v| v.to_bits()).collect()
         };
@@ -183,7 +183,7 @@ fn bits_do_not_depend_on_threads() {
             |n: usize| evaluate(&model, 0.2, &x[n * model.d_x()..][..model.d_x()], None, true).grad_x;
         let together = evaluate(&model, 0.2, &x, None, true).grad_x;
         assert_eq!(
-            (0..3).flat_map(particle).collect::<Vec<_>>(),
+            (0..7).flat_map(particle).collect::<Vec<_>>(),
             together,
             "particles do not see each other"
         );
@@ -364,7 +364,7 @@ fn curvature_is_that_of_dense_algebra() {
             *label ^= u8::from(i % 5 == 0); // not separable
         }
         let expected = dense_curvature(&data);
-        close(model::<f64>(&data, false).curvature().unwrap(), expected, 1e-6);
+        close(model::<f64>(&data, false).curvature().unwrap(), expected, 1e-5);
         close(model::<f32>(&data, false).curvature().unwrap(), expected, 1e-3);
     }
 }
@@ -373,7 +373,7 @@ fn curvature_is_that_of_dense_algebra() {
 fn curvature_of_hard_data() {
     let separable = data(vec![-3.0, -2.0, 1.0, 4.0], vec![0, 0, 1, 1]);
     let expected = dense_curvature(&separable);
-    close(model::<f64>(&separable, false).curvature().unwrap(), expected, 1e-6);
+    close(model::<f64>(&separable, false).curvature().unwrap(), expected, 1e-5);
     let mut cases = vec![];
     // Two equal columns, and one of zeros.
     cases.push(data(
@@ -450,12 +450,16 @@ fn embedded_data_give_the_known_answers() {
         predictive.accumulate(state.cloud.as_slice(), &mut sums);
         (state.averages.theta_mean().unwrap()[0], mean, predictive.metrics(&sums))
     }
-    let (theta, mean, metrics) = fit::<f64>(Algorithm::Pgd);
-    println!("{theta} {mean:?} {metrics:?}");
-    let (theta, mean, metrics) = fit::<f32>(Algorithm::Pgd);
-    println!("{theta} {mean:?} {metrics:?}");
-    let (theta, mean, metrics) = fit::<f64>(Algorithm::Pmgd);
-    println!("{theta} {mean:?} {metrics:?}");
-    let (theta, mean, metrics) = fit::<f64>(Algorithm::Soul);
-    println!("{theta} {mean:?} {metrics:?}");
+    // From a long run of the definition in NumPy, h = 0.002.
+    let known = [1.177, 0.151, 0.717, 0.932, 0.591, 1.640, 1.252, 1.057, 1.201];
+    for (theta, mean, metrics) in
+        [fit::<f64>(Algorithm::Pgd), fit::<f32>(Algorithm::Pgd), fit::<f64>(Algorithm::Pmgd)]
+    {
+        assert!((theta - 0.969).abs() < 0.02, "{theta}");
+        for (mean, known) in mean.iter().zip(known) {
+            assert!((mean - known).abs() < 0.25, "{mean} {known}");
+        }
+        assert_eq!(metrics.test_error, 4.0 / 137.0);
+        assert!((metrics.lppd + 0.094).abs() < 0.01, "{}", metrics.lppd);
+    }
 }

@@ -141,7 +141,7 @@ impl<'m, F: Real> TestMetrics<'m, F> {
     }
 
     fn accumulate(&mut self, cloud: &Particles<F>, memory: &mut [f64]) {
-        if let Some(predictive) = self.predictive {
+        if let Some(predictive) = self.predictive.filter(|p| !p.final_cloud_only()) {
             let began = Instant::now();
             predictive.accumulate(cloud.as_slice(), memory);
             self.time += began.elapsed();

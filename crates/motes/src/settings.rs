@@ -457,6 +457,12 @@ impl Settings {
                 if self.adjust { "--adjust".into() } else { algorithm.to_string() }
             ));
         }
+        if self.accepts() && self.adjust_after >= self.steps {
+            return Err(format!(
+                "--adjust-after {} leaves none of {} steps to accept or reject; choose a smaller number",
+                self.adjust_after, self.steps
+            ));
+        }
         if self.adjust && !matches!(algorithm, A::Pgd | A::Pqn | A::Pmgd) {
             return Err(format!(
                 "--adjust works with pgd, pqn and pmgd, not with {algorithm}; leave it out or change the algorithm"

@@ -75,6 +75,11 @@ impl Place {
         assert_eq!((done.out.as_str(), done.err.as_str()), ("", ""), "{}", done.call);
     }
 
+    /// The same without a report, which takes longer than a small run.
+    pub fn bare(&self, words: &str) {
+        self.quietly(&format!("{words} --no-report"));
+    }
+
     /// Expects a refusal in one sentence that contains all these pieces, and that nothing was written.
     pub fn refuses(&self, words: &str, pieces: &[&str]) -> String {
         let before = self.tree();

@@ -2,13 +2,17 @@
 
 mod classification;
 mod csv;
+mod idx;
 mod split;
 mod standardize;
 
 use sha2::{Digest, Sha256};
 
-pub use classification::{Classification, Features, classification, classification_like, column, features};
+pub use classification::{
+    Classification, Features, classification, classification_like, column, features, multiclass,
+};
 pub use csv::{Table, read_table};
+pub use idx::{ImageTask, Images, TaskOptions, looks_like_idx, mnist, read_images, read_labels};
 pub use split::{Split, train_test_split};
 pub use standardize::Moments;
 

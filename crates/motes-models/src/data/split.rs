@@ -33,7 +33,7 @@ pub fn train_test_split(n: usize, fraction: f64, seed: u32) -> Result<Split, Dat
 }
 
 /// NumPy's `RandomState(seed).permutation(n)`.
-fn permutation(n: usize, seed: u32) -> Vec<usize> {
+pub(super) fn permutation(n: usize, seed: u32) -> Vec<usize> {
     let mut rng = Mt19937::new(seed);
     let mut rows: Vec<usize> = (0..n).collect();
     for i in (1..n).rev() {

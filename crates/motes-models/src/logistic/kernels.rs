@@ -91,16 +91,16 @@ fn kernel<V: Vector>(sum: Sum, rows: View<'_, V::Real>, x: &[V::Real], out: &mut
             }
             continue;
         }
-        // Wide rows do not stay in the first-level cache: two particles share each load.
-        let (pairs, last) = (x.chunks_exact(2 * columns), out.chunks_exact_mut(2 * width));
-        let single = pairs.remainder();
-        for (x, out) in pairs.zip(last) {
-            let (first, second) = x.split_at(columns);
-            tile::<V, 2>(sum, g, w, [first, second], out);
+        // Wide rows do not stay in the first-level cache: four particles share each load.
+        let (fours, split) = (x.chunks_exact(4 * columns), x.len() / (4 * columns) * 4 * width);
+        let (four_outs, single_outs) = out.split_at_mut(split);
+        for (x, out) in fours.clone().zip(four_outs.chunks_exact_mut(4 * width)) {
+            let x = |i: usize| &x[i * columns..(i + 1) * columns];
+            tile::<V, 4>(sum, g, w, [x(0), x(1), x(2), x(3)], out);
         }
-        if !single.is_empty() {
-            let from = out.len() - width;
-            tile::<V, 1>(sum, g, w, [single], &mut out[from..]);
+        let singles = fours.remainder().chunks_exact(columns);
+        for (x, out) in singles.zip(single_outs.chunks_exact_mut(width)) {
+            tile::<V, 1>(sum, g, w, [x], out);
         }
     }
 }
@@ -205,16 +205,24 @@ fn narrow_products<V: Vector, const D: usize>(g: &[V], x: &[V::Real], t: &mut [M
     }
 }
 
-/// Four vectors of rows at a time share each coordinate of x, and particles share the rows.
+/// Some vectors of rows at a time share each coordinate of x, and particles share the rows.
 #[inline(always)]
 fn wide_products<V: Vector, const P: usize>(g: &[V], x: [&[V::Real]; P], t: &mut [&mut [MaybeUninit<V>]; P]) {
     let (columns, vectors) = (x[0].len(), t[0].len());
-    let fours = vectors / 4 * 4;
-    for first in (0..fours).step_by(4) {
-        some_products::<V, P, 4>(&g[first * columns..], x, t, first);
-    }
-    for first in fours..vectors {
-        some_products::<V, P, 1>(&g[first * columns..], x, t, first);
+    let mut first = 0;
+    while first < vectors {
+        let g = &g[first * columns..];
+        // Eight sums at least, to keep the multipliers busy.
+        if P == 1 && vectors - first >= 8 {
+            some_products::<V, P, 8>(g, x, t, first);
+            first += 8;
+        } else if vectors - first >= 2 {
+            some_products::<V, P, 2>(g, x, t, first);
+            first += 2;
+        } else {
+            some_products::<V, P, 1>(g, x, t, first);
+            first += 1;
+        }
     }
 }
 
@@ -308,6 +316,44 @@ fn probabilities<V: Vector<Real = f64>>(rows: View<'_, f64>, x: &[f64], sums: &m
             let p = t.mul(minus).share(one);
             V::read(sum).add(p).write(sum);
             t.max(V::read(most)).write(most);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::Rows;
+    use super::*;
+
+    /// Processors without AVX2 run code that others never see.
+    #[test]
+    fn plain_arrays_agree_with_intrinsics() {
+        fn check<V: Vector>(tolerance: f64) {
+            for columns in [1, 9, 12, 13, 40] {
+                let features: Vec<f64> = (0..150 * columns).map(|i| (i as f64 * 0.7).sin() * 3.0).collect();
+                let labels: Vec<u8> = (0..150).map(|i| u8::from(i % 3 == 0)).collect();
+                let rows = Rows::<V::Real>::new(&features, &labels, false);
+                let x: Vec<V::Real> = (0..5 * columns).map(|i| V::Real::of((i as f64).cos())).collect();
+                for sum in [Sum::Gradient, Sum::Product, Sum::Loss] {
+                    let mut plain = vec![0.0; 5 * sum.width(columns)];
+                    let mut chosen = plain.clone();
+                    kernel::<V>(sum, rows.all(), &x, &mut plain);
+                    add_sums(sum, rows.all(), &x, &mut chosen);
+                    for (a, b) in plain.iter().zip(&chosen) {
+                        assert!((a - b).abs() < tolerance * (1.0 + b.abs()), "{columns} {sum:?}: {a} {b}");
+                    }
+                }
+            }
+        }
+        check::<[f64; 4]>(1e-11);
+        check::<[f32; 8]>(1e-4);
+        let all = Rows::<f64>::new(&[0.5, -2.0, 900.0, -900.0, 0.0], &[1, 0, 1, 1, 0], false);
+        let (mut sums, mut most) = ([[0.0; 8]; 2], [[f64::NEG_INFINITY; 8]; 2]);
+        probabilities::<[f64; 4]>(all.all(), &[1.0, 2.0], &mut sums[0], &mut most[0]);
+        add_probabilities(all.all(), &[1.0, 2.0], &mut sums[1], &mut most[1]);
+        assert_eq!(most[0], most[1]);
+        for (a, b) in sums[0].iter().zip(sums[1]) {
+            assert!((a - b).abs() < 1e-13, "{a} {b}");
         }
     }
 }

@@ -110,14 +110,18 @@ fn mode<F: Real>(target: &mut Target<'_, F>) -> Vec<f64> {
     let mut x = vec![0.0; d];
     let mut gradient = vec![0.0; d];
     let mut value = target.value(&x);
-    // Where the sums end to be exact.
-    let noise = if size_of::<F>() == 4 { 1e-6 } else { 1e-13 };
+    // Steps converge quadratically, so that the last one leaves far less than this; single precision ends sooner.
+    let enough = if size_of::<F>() == 4 { 1e-6 } else { 1e-10 };
+    let mut steepest = 0.0f64;
     for _ in 0..NEWTON_STEPS {
         target.gradient(&x, &mut gradient);
         target.weigh(&x);
-        let step = newton_step(target, &gradient);
+        let slope = dot(&gradient, &gradient).sqrt();
+        steepest = steepest.max(slope);
+        // Far from the mode a rough step will do.
+        let step = newton_step(target, &gradient, 0.01 * slope / steepest);
         let decrement = -dot(&gradient, &step);
-        if decrement.is_nan() || decrement <= noise * value.abs() {
+        if decrement.is_nan() || decrement <= enough * value.abs() {
             break;
         }
         let mut length = 1.0;
@@ -133,8 +137,8 @@ fn mode<F: Real>(target: &mut Target<'_, F>) -> Vec<f64> {
     x
 }
 
-/// Solves H s = -gradient roughly, by conjugate gradients scaled by H's diagonal.
-fn newton_step<F: Real>(target: &mut Target<'_, F>, gradient: &[f64]) -> Vec<f64> {
+/// Solves H s = -gradient until the scaled squared residual has fallen by the factor, by conjugate gradients scaled by H's diagonal.
+fn newton_step<F: Real>(target: &mut Target<'_, F>, gradient: &[f64], factor: f64) -> Vec<f64> {
     let diagonal = target.diagonal();
     let scaled = |r: &[f64]| -> Vec<f64> { r.iter().zip(&diagonal).map(|(r, d)| r / d).collect() };
     let mut step = vec![0.0; gradient.len()];
@@ -143,7 +147,7 @@ fn newton_step<F: Real>(target: &mut Target<'_, F>, gradient: &[f64]) -> Vec<f64
     let mut direction = z.clone();
     let mut product = vec![0.0; gradient.len()];
     let mut rz = dot(&residual, &z);
-    let enough = 1e-6 * rz;
+    let enough = factor * rz;
     for _ in 0..CG_STEPS {
         if rz.is_nan() || rz <= enough {
             break;

@@ -95,7 +95,7 @@ impl<F: Real> Rows<F> {
 
     /// A rough time for one particle's gradient on one core.
     pub fn nanoseconds(&self) -> f64 {
-        let map = if size_of::<F>() == 4 { 2.2 } else { 3.8 };
+        let map = if size_of::<F>() == 4 { 3.2 } else { 4.7 };
         self.vectors as f64 * (0.36 * self.columns as f64 + map)
     }
 

@@ -1,0 +1,349 @@
+//! The Bayesian neural network of Sec. bnn: p(l | f, x) ∝ exp(sum_j v_lj tanh(sum_i w_ji f_i)), with the scales of the
+//! weights' priors to be learnt.
+
+mod design;
+mod lanes;
+mod network;
+mod predictive;
+
+use motes::model::{LogDensity, MStep, Predictive, Prior, ThetaHessian};
+use motes::{At, Model, ModelError, Real};
+
+use self::design::Design;
+use self::network::Pass;
+use self::predictive::TestSet;
+use crate::data::ImageTask;
+
+/// Rows of features with the class of each.
+#[derive(Clone, Copy, Debug)]
+pub struct Labelled<'a> {
+    /// Row after row.
+    pub features: &'a [f64],
+    /// The class of each row, counted from 0.
+    pub labels: &'a [u8],
+}
+
+/// How the products with the features are computed. All ways agree up to rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Products {
+    /// Sparse or dense, whichever is less work for the features given.
+    #[default]
+    Auto,
+    /// Dense, over the columns that are not zero everywhere.
+    Dense,
+    /// Sparse, after the most frequent value of each column has been split off.
+    Sparse,
+    /// Dense, over all columns: what the others are compared with.
+    Full,
+}
+
+/// A two-layer network without biases: I inputs, H hidden units, C classes.
+///
+/// x = (w, v), both row-major: w is H x I with prior N(0, e^{2 alpha}), v is C x H with prior N(0, e^{2 beta}), and
+/// theta = (alpha, beta).
+#[derive(Clone, Debug)]
+pub struct Bnn<F> {
+    inputs: usize,
+    hidden: usize,
+    classes: usize,
+    design: Design<F>,
+    labels: Vec<u8>,
+    test: Option<TestSet<F>>,
+    terms: [f64; 2],
+}
+
+impl<F: Real> Bnn<F> {
+    /// The network for rows of `inputs` features and labels below `classes`; `test` is for predictive metrics alone.
+    pub fn new(
+        train: Labelled<'_>,
+        test: Option<Labelled<'_>>,
+        inputs: usize,
+        hidden: usize,
+        classes: usize,
+    ) -> Result<Self, ModelError> {
+        Self::with_products(train, test, [inputs, hidden, classes], Products::Auto)
+    }
+
+    /// As [`Bnn::new`], for [inputs, hidden, classes], with a say in how products are computed.
+    pub fn with_products(
+        train: Labelled<'_>,
+        test: Option<Labelled<'_>>,
+        [inputs, hidden, classes]: [usize; 3],
+        products: Products,
+    ) -> Result<Self, ModelError> {
+        if inputs == 0 || hidden == 0 || !(2..=256).contains(&classes) {
+            return Err(ModelError::new(format!(
+                "a network with {inputs} inputs, {hidden} hidden units and {classes} classes makes no sense; choose at least one input, one hidden unit, and from 2 to 256 classes"
+            )));
+        }
+        check(train, inputs, classes, "training")?;
+        let test = test.filter(|test| !test.labels.is_empty());
+        if let Some(test) = test {
+            check(test, inputs, classes, "test")?;
+        }
+        Ok(Bnn {
+            inputs,
+            hidden,
+            classes,
+            design: Design::new(train.features, inputs, hidden, products),
+            labels: train.labels.to_vec(),
+            test: test.map(|test| TestSet::new(test, [inputs, hidden, classes])),
+            terms: [(hidden * inputs) as f64, (classes * hidden) as f64],
+        })
+    }
+
+    /// The network for a task on images.
+    pub fn of_task(task: &ImageTask, hidden: usize, products: Products) -> Result<Self, ModelError> {
+        let part = |rows: &[usize]| -> (Vec<f64>, Vec<u8>) {
+            let features = rows.iter().flat_map(|r| &task.features[r * task.inputs..(r + 1) * task.inputs]);
+            (features.copied().collect(), rows.iter().map(|r| task.labels[*r]).collect())
+        };
+        let (train, test) = (part(&task.split.train), part(&task.split.test));
+        let labelled = |(features, labels)| Labelled { features, labels };
+        let [train, test] = [&train, &test].map(|(f, l)| labelled((f.as_slice(), l.as_slice())));
+        Self::with_products(train, Some(test), [task.inputs, hidden, task.classes], products)
+    }
+
+    /// Whether products are sparse.
+    pub fn is_sparse(&self) -> bool {
+        self.design.is_sparse()
+    }
+
+    /// The probability of each class for each row of features, averaged over the particles x.
+    pub fn predict(&self, features: &[f64], x: &[F]) -> Vec<f64> {
+        let labels = vec![0; features.len() / self.inputs];
+        let set =
+            TestSet::new(Labelled { features, labels: &labels }, [self.inputs, self.hidden, self.classes]);
+        let mut state = vec![0.0; set.state_len()];
+        set.accumulate(x, &mut state);
+        set.probabilities(&state)
+    }
+
+    /// The number of input weights D_w; the output weights follow them.
+    fn d_w(&self) -> usize {
+        self.hidden * self.inputs
+    }
+
+    fn pass(&self) -> Pass<'_, F> {
+        Pass { design: &self.design, inputs: self.inputs, classes: self.classes }
+    }
+
+    /// The sums of squares of a particle's input and output weights.
+    fn squares(&self, x: &[F]) -> [f64; 2] {
+        let (w, v) = x.split_at(self.d_w());
+        [lanes::squares(w), lanes::squares(v)]
+    }
+
+    fn particles<'a>(&self, x: &'a [F]) -> std::slice::ChunksExact<'a, F> {
+        x.chunks_exact(self.d_w() + self.classes * self.hidden)
+    }
+
+    fn check_batch(&self, batch: Option<&[u32]>) -> Result<(), ModelError> {
+        let m = self.labels.len();
+        match batch {
+            Some(batch) if batch.is_empty() || batch.len() > m || batch.iter().any(|b| *b as usize >= m) => {
+                Err(ModelError::new(format!(
+                    "a batch of {} rows does not fit the {m} of the data; choose a batch of 1 to {m}",
+                    batch.len()
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check(rows: Labelled<'_>, inputs: usize, classes: usize, part: &str) -> Result<(), ModelError> {
+    let Labelled { features, labels } = rows;
+    let error = |text: String| Err(ModelError::new(text));
+    if labels.is_empty() {
+        return error(format!("there are no {part} rows; give at least one"));
+    }
+    if features.len() != labels.len() * inputs {
+        return error(format!(
+            "{} {part} features are not {} rows of {inputs}; give a row of features for each label",
+            features.len(),
+            labels.len()
+        ));
+    }
+    if let Some(i) = features.iter().position(|f| !F32_RANGE.contains(f)) {
+        return error(format!(
+            "feature {} of {part} row {} is {}; give numbers of a reasonable size",
+            i % inputs,
+            i / inputs,
+            features[i]
+        ));
+    }
+    if let Some(i) = labels.iter().position(|l| usize::from(*l) >= classes) {
+        return error(format!(
+            "{part} row {i} has label {}, but there are {classes} classes; count them from 0",
+            labels[i]
+        ));
+    }
+    Ok(())
+}
+
+/// Features outside of it would overflow in single precision.
+const F32_RANGE: std::ops::RangeInclusive<f64> = -1e30..=1e30;
+
+impl<F: Real> Model<F> for Bnn<F> {
+    fn name(&self) -> &str {
+        "bnn"
+    }
+
+    fn d_theta(&self) -> usize {
+        2
+    }
+
+    fn d_x(&self) -> usize {
+        self.d_w() + self.classes * self.hidden
+    }
+
+    fn theta_names(&self) -> Vec<String> {
+        vec!["alpha".into(), "beta".into()]
+    }
+
+    fn x_names(&self) -> Vec<String> {
+        let names = |name: char, rows: usize, columns: usize| {
+            (0..rows * columns).map(move |i| format!("{name}[{},{}]", i / columns, i % columns))
+        };
+        names('w', self.hidden, self.inputs).chain(names('v', self.classes, self.hidden)).collect()
+    }
+
+    /// One particle, unless the network is tiny: particles share nothing but the features, which stream by anyway.
+    fn particles_per_block(&self, _n: usize) -> usize {
+        (100_000.0 / self.nanoseconds_per_particle()).max(1.0) as usize
+    }
+
+    fn nanoseconds_per_particle(&self) -> f64 {
+        // Some 80 Gflop/s in single precision, half of it in double.
+        let products = size_of::<F>() as f64 / 160.0 * (self.hidden * self.design.work()) as f64;
+        let rest = self.d_x() + self.labels.len() * self.hidden * self.classes;
+        products + rest as f64
+    }
+
+    fn scratch_len(&self, _particles: usize) -> usize {
+        self.pass().scratch_len()
+    }
+
+    fn gradients(
+        &self,
+        at: At<'_, F>,
+        grad_theta: &mut [f64],
+        grad_x: &mut [F],
+        scratch: &mut [F],
+    ) -> Result<(), ModelError> {
+        self.check_batch(at.batch)?;
+        let precision = [0, 1].map(|i| (-2.0 * at.theta[i]).exp());
+        let parallel =
+            at.parallel && self.nanoseconds_per_particle() > 2.0 * motes::blocks::INLINE_NANOSECONDS;
+        let mut squares = [0.0; 2];
+        for (x, grad) in self.particles(at.x).zip(grad_x.chunks_exact_mut(self.d_x())) {
+            let of_x = self.pass().gradient(x, &self.labels, at.batch, precision, parallel, grad, scratch);
+            squares.iter_mut().zip(of_x).for_each(|(s, q)| *s += q);
+        }
+        let n = self.particles(at.x).len() as f64;
+        for i in 0..2 {
+            grad_theta[i] = precision[i] * squares[i] - n * self.terms[i];
+        }
+        Ok(())
+    }
+
+    fn default_step_size(&self) -> f64 {
+        0.1
+    }
+
+    fn variational_adam(&self) -> bool {
+        true
+    }
+
+    fn theta_terms(&self) -> Option<&[f64]> {
+        Some(&self.terms)
+    }
+
+    fn log_density(&self) -> Option<&dyn LogDensity<F>> {
+        Some(self)
+    }
+
+    fn theta_hessian(&self) -> Option<&dyn ThetaHessian<F>> {
+        Some(self)
+    }
+
+    fn m_step(&self) -> Option<&dyn MStep<F>> {
+        Some(self)
+    }
+
+    fn prior(&self) -> Option<&dyn Prior<F>> {
+        Some(self)
+    }
+
+    fn data_terms(&self) -> Option<usize> {
+        Some(self.labels.len())
+    }
+
+    fn predictive(&self) -> Option<&dyn Predictive<F>> {
+        self.test.as_ref().map(|test| test as &dyn Predictive<F>)
+    }
+}
+
+impl<F: Real> LogDensity<F> for Bnn<F> {
+    fn log_density(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError> {
+        self.check_batch(at.batch)?;
+        for (x, out) in self.particles(at.x).zip(out) {
+            *out = self.pass().log_likelihood(x, &self.labels, at.batch, at.parallel, scratch);
+            for (i, squares) in self.squares(x).into_iter().enumerate() {
+                *out -= 0.5 * (-2.0 * at.theta[i]).exp() * squares + self.terms[i] * at.theta[i];
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<F: Real> ThetaHessian<F> for Bnn<F> {
+    fn theta_hessian(&self, at: At<'_, F>, out: &mut [f64], _scratch: &mut [F]) -> Result<(), ModelError> {
+        out.fill(0.0);
+        for x in self.particles(at.x) {
+            for (i, squares) in self.squares(x).into_iter().enumerate() {
+                out[3 * i] -= 2.0 * (-2.0 * at.theta[i]).exp() * squares;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<F: Real> MStep<F> for Bnn<F> {
+    fn statistics_len(&self) -> usize {
+        2
+    }
+
+    fn statistics(&self, x: &[F], out: &mut [f64]) -> Result<(), ModelError> {
+        out.fill(0.0);
+        for x in self.particles(x) {
+            out.iter_mut().zip(self.squares(x)).for_each(|(o, s)| *o += s);
+        }
+        Ok(())
+    }
+
+    /// alpha = log(mean |w|^2 / D_w) / 2, and beta likewise.
+    fn m_step(&self, mean: &[f64], theta: &mut [f64]) -> Result<(), ModelError> {
+        for i in 0..2 {
+            if mean[i] <= 0.0 {
+                return Err(ModelError::new(
+                    "all weights of a layer are zero, so the scale of their prior has no maximum; start the particles from the prior with --init-particles prior",
+                ));
+            }
+            theta[i] = 0.5 * (mean[i] / self.terms[i]).ln();
+        }
+        Ok(())
+    }
+}
+
+impl<F: Real> Prior<F> for Bnn<F> {
+    fn map_normals(&self, theta: &[f64], x: &mut [F]) {
+        let scales = [0, 1].map(|i| F::of(theta[i].exp()));
+        for x in x.chunks_exact_mut(self.d_w() + self.classes * self.hidden) {
+            let (w, v) = x.split_at_mut(self.d_w());
+            w.iter_mut().for_each(|w| *w = *w * scales[0]);
+            v.iter_mut().for_each(|v| *v = *v * scales[1]);
+        }
+    }
+}

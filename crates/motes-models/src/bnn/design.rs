@@ -1,0 +1,380 @@
+//! The features of a set of rows, in both orientations, and the products of the network with them.
+//!
+//! Columns that are zero on every row take no part. Where columns repeat one value (the background of images), that
+//! value is split off: F = 1 b' + S with sparse S, so that W F' = W S' + (W b) 1' and D F = D S + (D 1) b'.
+
+use std::ops::Range;
+
+use motes::Real;
+
+use super::Products;
+use super::lanes::{Block, Entry, MOST_VECTORS, Pick, dense, lanes, sparse};
+
+/// Panels of a tile are at most this long, to stay in the first-level cache beside the rows that stream by.
+const TILE_BYTES: usize = 24 << 10;
+/// Sparse products walk as fast as dense ones, but lists are longer to load and break off at other places.
+const SPARSE_BELOW: f64 = 0.6;
+/// How far ahead a row looks for its partner.
+const PARTNERS: usize = 1000;
+
+/// A range cut into tiles of equal, even size; the last may be shorter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tiles {
+    pub len: usize,
+    pub size: usize,
+}
+
+impl Tiles {
+    /// Tiles of at most `most`, four or a multiple of it unless the range is short.
+    fn new(len: usize, most: usize) -> Self {
+        let count = if len < 64 { len.div_ceil(most) } else { len.div_ceil(most).next_multiple_of(4) };
+        Tiles { len, size: len.div_ceil(count.max(1)).next_multiple_of(2).max(2) }
+    }
+
+    pub fn count(&self) -> usize {
+        self.len.div_ceil(self.size)
+    }
+
+    pub fn range(&self, tile: usize) -> Range<usize> {
+        tile * self.size..((tile + 1) * self.size).min(self.len)
+    }
+}
+
+/// How H hidden units fill lanes: `panels` panels of `nv` vectors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub hidden: usize,
+    pub panels: usize,
+    pub nv: usize,
+    /// Hidden units of a panel.
+    pub width: usize,
+}
+
+impl Layout {
+    pub fn new<F>(hidden: usize) -> Self {
+        let vectors = hidden.div_ceil(lanes::<F>());
+        let panels = vectors.div_ceil(MOST_VECTORS);
+        let nv = vectors.div_ceil(panels);
+        Layout { hidden, panels, nv, width: nv * lanes::<F>() }
+    }
+
+    /// Lanes of all panels.
+    pub fn padded(&self) -> usize {
+        self.panels * self.width
+    }
+}
+
+/// Features F of some rows.
+#[derive(Clone, Debug)]
+pub(super) struct Design<F> {
+    pub layout: Layout,
+    /// The columns that take part, by number.
+    pub columns: Vec<u32>,
+    /// Rows, as they stand in `f`.
+    pub rows: Tiles,
+    /// Columns, as they are summed over in W F'.
+    pub chunks: Tiles,
+    /// Columns, as D F is cut over workers.
+    pub units: Tiles,
+    /// Which row stands where in the products of all rows.
+    pub order: Vec<u32>,
+    /// F, row-major, with a row of zeros after an odd one.
+    f: Vec<F>,
+    /// F', likewise.
+    ft: Vec<F>,
+    sparse: Option<Sparse<F>>,
+}
+
+#[derive(Clone, Debug)]
+struct Sparse<F> {
+    /// b.
+    base: Vec<F>,
+    /// S by pairs of rows.
+    forward: Lists<F>,
+    /// S' by pairs of rows.
+    backward: Lists<F>,
+}
+
+/// Sparse pairs of rows, tile by tile of rows and then of columns.
+#[derive(Clone, Debug)]
+struct Lists<F> {
+    entries: Vec<Entry<F>>,
+    /// For each tile the ends of its pairs, after the end of the last tile.
+    ends: Vec<u32>,
+    /// Where the tiles begin in `ends`.
+    tiles: Vec<usize>,
+    /// Tiles of columns.
+    across: usize,
+}
+
+impl<F: Real> Lists<F> {
+    fn new(s: impl Fn(usize, usize) -> F, rows: Tiles, columns: Tiles) -> Self {
+        let mut lists = Lists { entries: vec![], ends: vec![], tiles: vec![0], across: columns.count() };
+        for r in 0..rows.count() {
+            for c in 0..columns.count() {
+                lists.ends.push(lists.entries.len() as u32);
+                for row in rows.range(r).step_by(2) {
+                    let columns = columns.range(c);
+                    for (i, column) in columns.enumerate() {
+                        let other = if row + 1 < rows.len { s(row + 1, column) } else { F::default() };
+                        let values = [s(row, column), other];
+                        if values != [F::default(); 2] {
+                            lists.entries.push(Entry { column: i as u32, values });
+                        }
+                    }
+                    lists.ends.push(lists.entries.len() as u32);
+                }
+                lists.tiles.push(lists.ends.len());
+            }
+        }
+        lists
+    }
+
+    fn add(&self, nv: usize, row: usize, column: usize, panel: &[F], out: &mut [F]) {
+        let tile = row * self.across + column;
+        sparse(nv, &self.entries, &self.ends[self.tiles[tile]..self.tiles[tile + 1]], panel, out);
+    }
+}
+
+impl<F: Real> Design<F> {
+    /// Takes row-major features of `inputs` columns.
+    pub fn new(features: &[f64], inputs: usize, hidden: usize, products: Products) -> Self {
+        let m = features.len() / inputs;
+        let layout = Layout::new::<F>(hidden);
+        let value = |row: usize, column: usize| F::of(features[row * inputs + column]);
+        let zero = F::default();
+        let columns: Vec<u32> = (0..inputs)
+            .filter(|c| products == Products::Full || (0..m).any(|r| value(r, *c) != zero))
+            .map(|c| c as u32)
+            .collect();
+        let a = columns.len();
+        let most = (TILE_BYTES / (layout.width * size_of::<F>())).max(2) & !1;
+        let (rows, chunks) = (Tiles::new(m, most), Tiles::new(a, most));
+        let units = Tiles::new(a, most.min(a / 8 + 1));
+
+        let mut base = vec![zero; a];
+        let mut order: Vec<usize> = (0..m).collect();
+        let mut is_sparse = false;
+        if matches!(products, Products::Auto | Products::Sparse) {
+            base = columns.iter().map(|c| most_frequent((0..m).map(|r| value(r, *c as usize)))).collect();
+            let differs = |row: usize, i: usize| value(row, columns[i] as usize) != base[i];
+            let paired = pairs(m, a, differs);
+            let union = |p: &[usize], i: usize| p.iter().any(|row| differs(*row, i));
+            let filled: usize = paired.chunks(2).map(|pair| (0..a).filter(|i| union(pair, *i)).count()).sum();
+            is_sparse = products == Products::Sparse || 2.0 * filled as f64 <= SPARSE_BELOW * (m * a) as f64;
+            if is_sparse {
+                order = paired;
+            }
+        }
+        let mut f = vec![zero; m.next_multiple_of(2) * a];
+        let mut ft = vec![zero; a.next_multiple_of(2) * m];
+        for row in 0..m {
+            for (i, column) in columns.iter().enumerate() {
+                let v = value(row, *column as usize);
+                (f[row * a + i], ft[i * m + row]) = (v, v);
+            }
+        }
+        let sparse = is_sparse.then(|| {
+            let s = |r: usize, i: usize| f[order[r] * a + i] - base[i];
+            let forward = Lists::new(s, rows, chunks);
+            let backward = Lists::new(|i, r| s(r, i), units, rows);
+            Sparse { base: base.clone(), forward, backward }
+        });
+        let order = order.iter().map(|row| *row as u32).collect();
+        Design { layout, columns, rows, chunks, units, order, f, ft, sparse }
+    }
+
+    pub fn is_sparse(&self) -> bool {
+        self.sparse.is_some()
+    }
+
+    /// Multiplications of both products for one hidden unit, over all rows.
+    pub fn work(&self) -> usize {
+        match &self.sparse {
+            Some(s) => 2 * (s.forward.entries.len() + s.backward.entries.len()),
+            None => 2 * self.rows.len * self.columns.len(),
+        }
+    }
+
+    /// Numbers of a buffer for W' or a gradient like it.
+    pub fn weights_len(&self) -> usize {
+        let tiles = |t: Tiles| t.count() * t.size;
+        tiles(self.chunks).max(tiles(self.units)) * self.layout.padded()
+    }
+
+    /// Where panel p of a tile of `size` rows stands.
+    pub fn panel(&self, size: usize, p: usize, rows: usize) -> Range<usize> {
+        let start = p * size * self.layout.width;
+        start..start + rows * self.layout.width
+    }
+
+    /// Writes W' for the columns of one chunk: panel after panel, column after column, a lane per hidden unit.
+    pub fn pack(&self, chunk: usize, w: &[F], inputs: usize, out: &mut [F]) {
+        let Layout { hidden, panels, width, .. } = self.layout;
+        let columns = &self.columns[self.chunks.range(chunk)];
+        let step = lanes::<F>();
+        for p in 0..panels {
+            let out = &mut out[self.panel(self.chunks.size, p, columns.len())];
+            for v in (0..width).step_by(step) {
+                let first = p * width + v;
+                let units = hidden.saturating_sub(first).min(step);
+                for (column, out) in columns.iter().zip(out.chunks_exact_mut(width)) {
+                    let out = &mut out[v..v + step];
+                    for (l, out) in out.iter_mut().enumerate() {
+                        let at = (first + l) * inputs + *column as usize;
+                        *out = if l < units { w[at] } else { F::default() };
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds the likelihood's part to the gradient rows of the vector of hidden units that begins with `first`.
+    pub fn unpack(&self, first: usize, wt: &[F], scale: F, inputs: usize, grad: &mut [F]) {
+        let Layout { hidden, width, .. } = self.layout;
+        let (p, v, step) = (first / width, first % width, lanes::<F>());
+        let units = (hidden - first).min(step);
+        for (unit, wt) in wt.chunks_exact(self.units.size * self.layout.padded()).enumerate() {
+            let columns = &self.columns[self.units.range(unit)];
+            let panel = &wt[self.panel(self.units.size, p, columns.len())];
+            for (column, row) in columns.iter().zip(panel.chunks_exact(width)) {
+                for (l, g) in row[v..v + step][..units].iter().enumerate() {
+                    grad[l * inputs + *column as usize] += scale * *g;
+                }
+            }
+        }
+    }
+
+    /// Writes W b, which every row of the first product begins with, twice for each panel.
+    pub fn constant(&self, wt: &[F], batch: bool, out: &mut [F]) {
+        out.fill(F::default());
+        let Some(sparse) = self.sparse.as_ref().filter(|_| !batch) else { return };
+        let tiles = wt.chunks_exact(self.chunks.size * self.layout.padded());
+        for (chunk, wt) in tiles.enumerate().take(self.chunks.count()) {
+            let range = self.chunks.range(chunk);
+            let columns = Pick::From(range.start);
+            let stride = self.columns.len();
+            for (p, out) in out.chunks_exact_mut(2 * self.layout.width).enumerate() {
+                let panel = &wt[self.panel(self.chunks.size, p, range.len())];
+                let base = Block { matrix: &sparse.base, stride, rows: Pick::List(&[0]), columns };
+                dense(self.layout.nv, base, panel, out);
+            }
+        }
+    }
+
+    /// Adds W F' for some tiles of rows (of the batch, if there is one) to `out`, one after the other `stride` apart.
+    pub fn forward(
+        &self,
+        tiles: Range<usize>,
+        batch: Option<&[u32]>,
+        wt: &[F],
+        out: &mut [F],
+        stride: usize,
+    ) {
+        let nv = self.layout.nv;
+        let rows = Tiles { len: batch.map_or(self.rows.len, <[u32]>::len), ..self.rows };
+        let chunk_len = self.chunks.size * self.layout.padded();
+        for chunk in 0..self.chunks.count() {
+            let columns = self.chunks.range(chunk);
+            for p in 0..self.layout.panels {
+                let panel = &wt[chunk * chunk_len..][self.panel(self.chunks.size, p, columns.len())];
+                for (out, tile) in out.chunks_mut(stride).zip(tiles.clone()) {
+                    let range = rows.range(tile);
+                    let out = &mut out[self.panel(rows.size, p, range.len().next_multiple_of(2))];
+                    match (&self.sparse, batch) {
+                        (Some(s), None) => s.forward.add(nv, tile, chunk, panel, out),
+                        (_, batch) => {
+                            let rows = match batch {
+                                Some(batch) => Pick::List(&batch[range]),
+                                None => Pick::From(range.start),
+                            };
+                            let columns = Pick::From(columns.start);
+                            let stride = self.columns.len();
+                            dense(nv, Block { matrix: &self.f, stride, rows, columns }, panel, out);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes F' D for the columns of one unit; the tiles of D stand `stride` apart, and `sums` is D 1.
+    pub fn backward(
+        &self,
+        unit: usize,
+        batch: Option<&[u32]>,
+        d: &[F],
+        stride: usize,
+        sums: &[F],
+        out: &mut [F],
+    ) {
+        let Layout { panels, nv, width, .. } = self.layout;
+        let units = self.units.range(unit);
+        let rows = Tiles { len: batch.map_or(self.rows.len, <[u32]>::len), ..self.rows };
+        let sparse = self.sparse.as_ref().filter(|_| batch.is_none());
+        for p in 0..panels {
+            let out = &mut out[self.panel(self.units.size, p, units.len().next_multiple_of(2))];
+            match sparse {
+                None => out.fill(F::default()),
+                Some(s) => {
+                    for (out, i) in out.chunks_exact_mut(width).zip(units.start..) {
+                        let b = s.base.get(i).copied().unwrap_or_default();
+                        let sums = &sums[p * width..(p + 1) * width];
+                        out.iter_mut().zip(sums).for_each(|(o, s)| *o = b * *s);
+                    }
+                }
+            }
+            for (tile, d) in d.chunks(stride).enumerate().take(rows.count()) {
+                let range = rows.range(tile);
+                let panel = &d[self.panel(rows.size, p, range.len())];
+                match sparse {
+                    Some(s) => s.backward.add(nv, unit, tile, panel, out),
+                    None => {
+                        let columns = match batch {
+                            Some(batch) => Pick::List(&batch[range]),
+                            None => Pick::From(range.start),
+                        };
+                        let rows = Pick::From(units.start);
+                        dense(
+                            nv,
+                            Block { matrix: &self.ft, stride: self.rows.len, rows, columns },
+                            panel,
+                            out,
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The value that occurs most often; of several the least.
+fn most_frequent<F: Real>(values: impl Iterator<Item = F>) -> F {
+    let mut values: Vec<F> = values.collect();
+    values.sort_unstable_by(|a, b| a.f64().total_cmp(&b.f64()));
+    let runs = values.chunk_by(|a, b| a == b);
+    // `max_by_key` takes the last of equals.
+    runs.rev().max_by_key(|run| run.len()).map_or(F::default(), |run| run[0])
+}
+
+/// An order of the rows in which neighbours differ from the base at much the same places.
+fn pairs(m: usize, a: usize, differs: impl Fn(usize, usize) -> bool) -> Vec<usize> {
+    let words = a.div_ceil(64);
+    let mut bits = vec![0u64; m * words];
+    for row in 0..m {
+        for i in (0..a).filter(|i| differs(row, *i)) {
+            bits[row * words + i / 64] |= 1 << (i % 64);
+        }
+    }
+    let row = |r: usize| &bits[r * words..(r + 1) * words];
+    let distance =
+        |r: usize, s: usize| row(r).iter().zip(row(s)).map(|(x, y)| (x ^ y).count_ones()).sum::<u32>();
+    let mut left: std::collections::VecDeque<usize> = (0..m).collect();
+    let mut order = Vec::with_capacity(m);
+    while let Some(first) = left.pop_front() {
+        order.push(first);
+        let nearest = (0..left.len().min(PARTNERS)).min_by_key(|i| distance(first, left[*i]));
+        order.extend(nearest.and_then(|i| left.remove(i)));
+    }
+    order
+}

@@ -1,0 +1,386 @@
+//! One particle through the network and back.
+//!
+//! Class 0 is the reference: with the differences v_l - v_0 there is a logit less to compute, and its gradient is minus
+//! the sum of the others'.
+
+use motes::Real;
+use motes::blocks::{for_each, for_each2};
+
+use super::design::{Design, Layout, Tiles};
+use super::lanes::{Sums, deltas, dot, exp, lanes, prior, sigmoid, tanh};
+
+/// Hidden rows of a gradient are written in at most so many groups.
+const GROUPS: usize = 64;
+/// Numbers in a cache line: parts of the scratch space begin at multiples.
+const LINE: usize = 16;
+
+/// What a pass needs besides the particle.
+#[derive(Clone, Copy)]
+pub(super) struct Pass<'m, F> {
+    pub design: &'m Design<F>,
+    pub inputs: usize,
+    pub classes: usize,
+}
+
+/// The parts of the scratch space.
+struct Space<'s, F> {
+    /// v_l - v_0: panel by panel, a row for each class but the first.
+    v: &'s mut [F],
+    /// W b, twice for each panel.
+    constant: &'s mut [F],
+    /// Sums over all tiles, as in [`Tile`].
+    sums: &'s mut [F],
+    /// W', and later the gradient in the same form.
+    wt: &'s mut [F],
+    /// A [`Tile`] after the other.
+    tiles: &'s mut [F],
+}
+
+/// What belongs to one tile of rows.
+struct Tile<'s, F> {
+    /// Activations, then deltas: panel by panel, a row of lanes for each row of the data.
+    t: &'s mut [F],
+    /// Logits, then residuals: a row for each class.
+    r: &'s mut [F],
+    /// The sum of the deltas and the gradient for v, panel by panel.
+    sums: &'s mut [F],
+}
+
+impl<F: Real> Pass<'_, F> {
+    fn lengths(&self) -> [usize; 5] {
+        let padded = self.design.layout.padded();
+        let tiles = self.design.rows.count() * self.tile_len();
+        [(self.classes - 1) * padded, 2 * padded, self.sums_len(), self.design.weights_len(), tiles]
+            .map(|len| len.next_multiple_of(LINE))
+    }
+
+    fn sums_len(&self) -> usize {
+        self.classes * self.design.layout.padded()
+    }
+
+    fn tile_lengths(&self) -> [usize; 3] {
+        let rows = self.design.rows.size;
+        [rows * self.design.layout.padded(), self.classes * rows, self.sums_len()]
+            .map(|len| len.next_multiple_of(LINE))
+    }
+
+    fn tile_len(&self) -> usize {
+        self.tile_lengths().iter().sum()
+    }
+
+    pub fn scratch_len(&self) -> usize {
+        self.lengths().iter().sum::<usize>() + LINE
+    }
+
+    fn space<'s>(&self, scratch: &'s mut [F]) -> Space<'s, F> {
+        // Vectors that straddle cache lines cost twice.
+        let skip = scratch.as_ptr().align_offset(64).min(LINE);
+        let [v, constant, sums, wt, tiles] = split(&mut scratch[skip..], self.lengths());
+        Space { v, constant, sums, wt, tiles }
+    }
+
+    fn tile<'s>(&self, memory: &'s mut [F]) -> Tile<'s, F> {
+        let [t, r, sums] = split(memory, self.tile_lengths());
+        Tile { t, r, sums: &mut sums[..self.classes * self.design.layout.padded()] }
+    }
+
+    /// The tiles of all rows, or of a batch.
+    fn rows(&self, batch: Option<&[u32]>) -> Tiles {
+        Tiles { len: batch.map_or(self.design.rows.len, <[u32]>::len), ..self.design.rows }
+    }
+
+    /// Packs the weights: W' by lanes, W b, and the differences of v.
+    fn pack(&self, x: &[F], batch: Option<&[u32]>, parallel: bool, space: &mut Space<'_, F>) {
+        let Layout { hidden, width, .. } = self.design.layout;
+        let (w, v) = x.split_at(hidden * self.inputs);
+        let chunk = self.design.chunks.size * self.design.layout.padded();
+        let chunks = &mut space.wt[..self.design.chunks.count() * chunk];
+        all(for_each(parallel, (chunks, chunk.max(1)), |chunk, out| {
+            self.design.pack(chunk, w, self.inputs, out);
+            Ok(())
+        }));
+        self.design.constant(
+            space.wt,
+            batch.is_some(),
+            &mut space.constant[..2 * self.design.layout.padded()],
+        );
+        for (p, out) in
+            space.v.chunks_mut((self.classes - 1) * width).take(self.design.layout.panels).enumerate()
+        {
+            for (class, out) in out.chunks_exact_mut(width).enumerate() {
+                for (lane, out) in out.iter_mut().enumerate() {
+                    let j = p * width + lane;
+                    *out = if j < hidden { v[(class + 1) * hidden + j] - v[j] } else { F::default() };
+                }
+            }
+        }
+    }
+
+    /// The hidden units and the logits of some tiles, which `memory` holds.
+    fn forward(&self, first: usize, batch: Option<&[u32]>, space: &SharedSpace<'_, F>, memory: &mut [F]) {
+        let Layout { panels, width, .. } = self.design.layout;
+        let (rows, len) = (self.rows(batch), self.tile_len());
+        for (memory, tile) in memory.chunks_exact_mut(len).zip(first..) {
+            let count = rows.range(tile).len().next_multiple_of(2);
+            for p in 0..panels {
+                let constant = &space.constant[2 * p * width..][..width];
+                let panel = &mut memory[self.design.panel(rows.size, p, count)];
+                panel.chunks_exact_mut(width).for_each(|row| row.copy_from_slice(constant));
+            }
+        }
+        let tiles = first..first + memory.len() / len;
+        self.design.forward(tiles, batch, space.wt, memory, len);
+        for (memory, tile) in memory.chunks_exact_mut(len).zip(first..) {
+            let Tile { t, r, .. } = self.tile(memory);
+            let count = rows.range(tile).len();
+            r.fill(F::default());
+            for p in 0..panels {
+                let panel = &mut t[self.design.panel(rows.size, p, count)];
+                tanh(panel);
+                let v = &space.v[p * (self.classes - 1) * width..][..(self.classes - 1) * width];
+                for (v, r) in v.chunks_exact(width).zip(r.chunks_exact_mut(rows.size).skip(1)) {
+                    dot(panel, v, &mut r[..count]);
+                }
+            }
+        }
+    }
+
+    /// The gradient of l, whose prior part has the given precisions; returns the sums of squares of w and v.
+    #[expect(clippy::too_many_arguments)]
+    pub fn gradient(
+        &self,
+        x: &[F],
+        labels: &[u8],
+        batch: Option<&[u32]>,
+        precision: [f64; 2],
+        parallel: bool,
+        grad: &mut [F],
+        scratch: &mut [F],
+    ) -> [f64; 2] {
+        let mut space = self.space(scratch);
+        self.pack(x, batch, parallel, &mut space);
+        let (rows, len) = (self.rows(batch), self.tile_len());
+        let Space { v, constant, sums, wt, tiles } = space;
+        let tiles = &mut tiles[..rows.count() * len];
+        let shared = SharedSpace { v, constant, wt };
+        // A lone worker takes all tiles at once: a chunk of W' then stays in the cache for all rows.
+        let at_once = if parallel { len } else { tiles.len() };
+        all(for_each(parallel, (&mut *tiles, at_once), |i, memory| {
+            self.forward(i, batch, &shared, memory);
+            for (memory, tile) in memory.chunks_exact_mut(len).zip(i..) {
+                self.backward_to_deltas(tile, labels, batch, &shared, self.tile(memory));
+            }
+            Ok(())
+        }));
+        sums.fill(F::default());
+        for memory in tiles.chunks_exact_mut(len) {
+            let tile = self.tile(memory);
+            sums.iter_mut().zip(tile.sums).for_each(|(s, t)| *s += *t);
+        }
+
+        let padded = self.design.layout.padded();
+        let unit = self.design.units.size * padded;
+        let units = &mut wt[..self.design.units.count() * unit];
+        all(for_each(parallel, (&mut *units, unit.max(1)), |unit, out| {
+            self.design.backward(unit, batch, tiles, len, &sums[..padded], out);
+            Ok(())
+        }));
+        let scale = F::of(labels.len() as f64 / rows.len as f64);
+        self.unpack(x, precision, scale, units, &sums[padded..], parallel, grad)
+    }
+
+    /// Residuals from logits, deltas from activations, and their sums.
+    fn backward_to_deltas(
+        &self,
+        tile: usize,
+        labels: &[u8],
+        batch: Option<&[u32]>,
+        space: &SharedSpace<'_, F>,
+        memory: Tile<'_, F>,
+    ) {
+        let Layout { panels, width, .. } = self.design.layout;
+        let rows = self.rows(batch);
+        let (range, others) = (rows.range(tile), self.classes - 1);
+        let Tile { t, r, sums } = memory;
+        let count = range.len();
+        let which = &batch.unwrap_or(&self.design.order)[range];
+        self.residuals(which, labels, r);
+        sums.fill(F::default());
+        let (of_deltas, grad_v) = sums.split_at_mut(panels * width);
+        for p in 0..panels {
+            let of_panel = p * others * width..(p + 1) * others * width;
+            let sums = Sums {
+                grad_v: &mut grad_v[of_panel.clone()],
+                deltas: &mut of_deltas[p * width..(p + 1) * width],
+            };
+            let panel = &mut t[self.design.panel(rows.size, p, count)];
+            deltas(panel, &space.v[of_panel], &r[rows.size..self.classes * rows.size], rows.size, sums);
+        }
+    }
+
+    /// Turns logits into 1[l = label] - p(l), class by class.
+    fn residuals(&self, which: &[u32], labels: &[u8], r: &mut [F]) {
+        let (size, one) = (self.design.rows.size, F::of(1.0));
+        let zero = F::default();
+        let r = &mut r[..self.classes * size];
+        if self.classes == 2 {
+            sigmoid(&mut r[size..]);
+        } else {
+            softmax(r, size);
+        }
+        for (class, r) in r.chunks_exact_mut(size).enumerate().skip(1) {
+            for (r, row) in r.iter_mut().zip(which) {
+                let hit = usize::from(labels[*row as usize]) == class;
+                *r = (if hit { one } else { zero }) - *r;
+            }
+        }
+    }
+
+    /// Adds prior and likelihood up into the gradient, hidden unit by hidden unit.
+    #[expect(clippy::too_many_arguments)]
+    fn unpack(
+        &self,
+        x: &[F],
+        precision: [f64; 2],
+        scale: F,
+        units: &[F],
+        grad_v: &[F],
+        parallel: bool,
+        grad: &mut [F],
+    ) -> [f64; 2] {
+        let Layout { hidden, panels, width, .. } = self.design.layout;
+        let (w, v) = x.split_at(hidden * self.inputs);
+        let (grad_w, grad_out) = grad.split_at_mut(hidden * self.inputs);
+        // Groups of whole vectors, so that lanes are read together.
+        let group = lanes::<F>() * (panels * width / lanes::<F>()).div_ceil(GROUPS);
+        let mut squares = [0.0; GROUPS];
+        let rows = (grad_w, group * self.inputs);
+        all(for_each2(parallel, rows, (&mut squares, 1), |i, grad, squares| {
+            let w = &w[i * group * self.inputs..][..grad.len()];
+            squares[0] = prior(w, F::of(precision[0]), grad);
+            for first in (i * group..hidden.min((i + 1) * group)).step_by(lanes::<F>()) {
+                let grad = &mut grad[(first - i * group) * self.inputs..];
+                self.design.unpack(first, units, scale, self.inputs, grad);
+            }
+            Ok(())
+        }));
+        let of_v = prior(v, F::of(precision[1]), grad_out);
+        let (first, others) = grad_out.split_at_mut(hidden);
+        for (class, grad) in others.chunks_exact_mut(hidden).enumerate() {
+            for (j, (grad, first)) in grad.iter_mut().zip(&mut *first).enumerate() {
+                let (p, lane) = (j / width, j % width);
+                let g = scale * grad_v[(p * (self.classes - 1) + class) * width + lane];
+                *grad += g;
+                *first += F::default() - g;
+            }
+        }
+        [squares.iter().sum(), of_v]
+    }
+
+    /// The sum of log p(l | f, x) over the rows, times M/B for a batch.
+    pub fn log_likelihood(
+        &self,
+        x: &[F],
+        labels: &[u8],
+        batch: Option<&[u32]>,
+        parallel: bool,
+        scratch: &mut [F],
+    ) -> f64 {
+        let rows = self.rows(batch);
+        let mut sum = 0.0;
+        self.logits(x, batch, parallel, scratch, |place, logits| {
+            let which = batch.unwrap_or(&self.design.order)[place];
+            let label = usize::from(labels[which as usize]);
+            sum += log_softmax(logits.clone(), label);
+        });
+        sum * (labels.len() as f64 / rows.len as f64)
+    }
+
+    /// Calls `f(place, logits)` for each row in turn; the first logit is 0.
+    pub fn logits(
+        &self,
+        x: &[F],
+        batch: Option<&[u32]>,
+        parallel: bool,
+        scratch: &mut [F],
+        mut f: impl FnMut(usize, Logits<'_, F>),
+    ) {
+        let mut space = self.space(scratch);
+        self.pack(x, batch, parallel, &mut space);
+        let (rows, len) = (self.rows(batch), self.tile_len());
+        let Space { v, constant, wt, tiles, .. } = space;
+        let tiles = &mut tiles[..rows.count() * len];
+        let shared = SharedSpace { v, constant, wt };
+        let at_once = if parallel { len } else { tiles.len() };
+        all(for_each(parallel, (&mut *tiles, at_once), |i, memory| {
+            self.forward(i, batch, &shared, memory);
+            Ok(())
+        }));
+        for (tile, memory) in tiles.chunks_exact_mut(len).enumerate() {
+            let r = self.tile(memory).r;
+            for (i, place) in rows.range(tile).enumerate() {
+                f(place, Logits { r, size: rows.size, i, classes: self.classes });
+            }
+        }
+    }
+}
+
+/// The logits of one row.
+#[derive(Clone)]
+pub(super) struct Logits<'a, F> {
+    r: &'a [F],
+    size: usize,
+    i: usize,
+    classes: usize,
+}
+
+impl<F: Real> Logits<'_, F> {
+    pub fn get(&self, class: usize) -> f64 {
+        self.r[class * self.size + self.i].f64()
+    }
+
+    /// log sum_l exp(logit_l).
+    pub fn log_sum_exp(&self) -> f64 {
+        let all = (0..self.classes).map(|l| self.get(l));
+        let most = all.clone().fold(f64::NEG_INFINITY, f64::max);
+        most + all.map(|z| (z - most).exp()).sum::<f64>().ln()
+    }
+}
+
+fn log_softmax<F: Real>(logits: Logits<'_, F>, class: usize) -> f64 {
+    logits.get(class) - logits.log_sum_exp()
+}
+
+/// What the tiles only read.
+struct SharedSpace<'s, F> {
+    v: &'s [F],
+    constant: &'s [F],
+    wt: &'s [F],
+}
+
+/// Turns columns of logits, in rows of `size`, into probabilities.
+fn softmax<F: Real>(r: &mut [F], size: usize) {
+    for i in 0..size {
+        let most = r.iter().skip(i).step_by(size).fold(F::default(), |m, z| if *z > m { *z } else { m });
+        r.iter_mut().skip(i).step_by(size).for_each(|z| *z = *z - most);
+    }
+    exp(r);
+    for i in 0..size {
+        let sum: f64 = r.iter().skip(i).step_by(size).map(|e| e.f64()).sum();
+        r.iter_mut().skip(i).step_by(size).for_each(|e| *e = F::of(e.f64() / sum));
+    }
+}
+
+/// Cuts the beginning of a slice into parts.
+fn split<const N: usize, T>(mut memory: &mut [T], lengths: [usize; N]) -> [&mut [T]; N] {
+    lengths.map(|len| {
+        let (part, rest) = std::mem::take(&mut memory).split_at_mut(len);
+        memory = rest;
+        part
+    })
+}
+
+/// Loops whose body cannot fail.
+fn all(done: Result<(), std::convert::Infallible>) {
+    let Ok(()) = done;
+}
