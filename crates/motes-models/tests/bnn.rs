@@ -5,7 +5,7 @@ mod common;
 use common::{fit, on};
 use motes::noise::{Noise, Purpose};
 use motes::settings::{Algorithm, InitParticles, Preconditioner};
-use motes::{At, Flow, Model, Settings, StepInfo, check_model};
+use motes::{At, Flow, Model, Settings, State, StepInfo, check_model};
 use motes_models::data::{
     Classification, ImageTask, Images, TaskOptions, classification, mnist, read_images, read_labels,
     read_table, wisconsin,
@@ -282,7 +282,8 @@ fn threads_change_no_bit_of_runs() {
                 state
             });
             let cloud: Vec<u32> = state.cloud.as_slice().iter().map(|x| x.to_bits()).collect();
-            let predicted: Vec<u64> = on(threads, || predictions(&model, &state)).iter().map(|p| p.to_bits()).collect();
+            let predicted: Vec<u64> =
+                on(threads, || predictions(&model, &state)).iter().map(|p| p.to_bits()).collect();
             (seen, cloud, predicted)
         };
         let alone = shown(1);

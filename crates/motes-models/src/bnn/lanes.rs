@@ -114,11 +114,12 @@ fn add_pair<F: Real, const FMA: bool, const L: usize, const NV: usize>(
 ) {
     #[cfg(target_arch = "x86_64")]
     if FMA {
-        // SAFETY: a kernel with `FMA` runs only where the processor has AVX2 and FMA; F has been told by its size.
-        return match size_of::<F>() {
-            4 => unsafe { add_pair_f32(terms, panel, out) },
-            _ => unsafe { add_pair_f64(terms, panel, out) },
-        };
+        if size_of::<F>() == 4 {
+            // SAFETY: a kernel with `FMA` runs only where the processor has AVX2 and FMA; four bytes are f32.
+            return unsafe { add_pair_f32(terms, panel, out) };
+        }
+        // SAFETY: the same, and eight bytes are f64.
+        return unsafe { add_pair_f64(terms, panel, out) };
     }
     let [mut p, mut q] = *out;
     for i in 0..terms.len() {
