@@ -81,7 +81,7 @@ pub fn correlated() -> Classification {
         feature_names: (0..d).map(|i| format!("f{i}")).collect(),
         labels,
         target: "y".into(),
-        classes: ["no".into(), "yes".into()],
+        classes: vec!["no".into(), "yes".into()],
         rows_dropped: 0,
     }
 }
