@@ -5,7 +5,7 @@ mod common;
 use common::{fit, on};
 use motes::noise::{Noise, Purpose};
 use motes::settings::{Algorithm, InitParticles, Preconditioner};
-use motes::{At, Flow, Model, Settings, StepInfo, check_model};
+use motes::{At, Flow, Model, Settings, State, StepInfo, check_model};
 use motes_models::data::{
     Classification, ImageTask, Images, TaskOptions, classification, mnist, read_images, read_labels,
     read_table, wisconsin,
@@ -282,7 +282,8 @@ fn threads_change_no_bit_of_runs() {
                 state
             });
             let cloud: Vec<u32> = state.cloud.as_slice().iter().map(|x| x.to_bits()).collect();
-            let predicted: Vec<u64> = state.predictive.iter().map(|p| p.to_bits()).collect();
+            let predicted: Vec<u64> =
+                on(threads, || predictions(&model, &state)).iter().map(|p| p.to_bits()).collect();
             (seen, cloud, predicted)
         };
         let alone = shown(1);
@@ -505,13 +506,21 @@ proptest! {
     }
 }
 
+/// What the test rows remember of the last cloud.
+fn predictions(model: &Bnn<f32>, state: &State<f32>) -> Vec<f64> {
+    let predictive = model.predictive().unwrap();
+    let mut memory = vec![0.0; predictive.state_len()];
+    predictive.accumulate(state.cloud.as_slice(), &mut memory);
+    memory
+}
+
 fn test_error(n: usize, split_seed: u32, algorithm: Algorithm) -> (f64, f64) {
     let task = ImageTask::mnist(&TaskOptions { split_seed, ..TaskOptions::default() }).unwrap();
     let model = Bnn::<f32>::of_task(&task, 40, Products::Auto).unwrap();
     let settings = Settings { seed: u64::from(split_seed), ..settings(algorithm, n, 500) };
     let state = on(2, || fit(&model, &settings)).unwrap();
     // Only the last cloud is averaged over.
-    let metrics = model.predictive().unwrap().metrics(&state.predictive);
+    let metrics = model.predictive().unwrap().metrics(&on(2, || predictions(&model, &state)));
     (metrics.test_error, metrics.lppd)
 }
 

@@ -2,9 +2,11 @@
 
 mod blob;
 mod clouds;
+mod compare;
 mod page;
 mod read;
 mod stats;
+mod thin;
 mod words;
 
 use std::fs::File;

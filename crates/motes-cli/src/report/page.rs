@@ -5,6 +5,7 @@ use std::fmt::{Display, Write};
 use sha2::{Digest, Sha256};
 
 use super::blob::blob;
+use super::compare;
 use super::read::{Posterior, Run};
 use super::words::{self, decimals_for, fixed, grouped, significant};
 
@@ -24,7 +25,7 @@ const LISTED: usize = 200;
 pub fn page(runs: &[Run]) -> String {
     let (title, body) = match runs {
         [run] => (format!("{} by {}", model(run), algorithm(run)), single(run)),
-        _ => (format!("{} runs compared", runs.len()), several(runs)),
+        _ => (format!("{} runs compared", runs.len()), compare::several(runs)),
     };
     // A browser takes the text between the tags, line end included.
     let digest = format!("sha256-{}", base64(&Sha256::digest(format!("\n{SCRIPT}"))));
@@ -84,18 +85,20 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// A number that is shown rounded and can be read in full.
-fn exact(value: Option<f64>, shown: impl FnOnce(f64) -> String) -> String {
+pub fn exact(value: Option<f64>, shown: impl FnOnce(f64) -> String) -> String {
     match value.filter(|v| v.is_finite()) {
         Some(v) => format!("<data value=\"{v:?}\" title=\"{v:?}\">{}</data>", shown(v)),
         None => "<span class=\"none\">–</span>".into(),
     }
 }
 
-fn model(run: &Run) -> &str {
+/// The name of a run's model.
+pub fn model(run: &Run) -> &str {
     run.setting("model").unwrap_or("model")
 }
 
-fn algorithm(run: &Run) -> &str {
+/// The name of a run's algorithm.
+pub fn algorithm(run: &Run) -> &str {
     run.setting("algorithm").unwrap_or("an unknown algorithm")
 }
 
@@ -115,7 +118,7 @@ fn single(run: &Run) -> String {
     for (name, title, what) in [
         ("test_error", "Test error along the run", "test error of the cloud at each step"),
         ("lppd", "LPPD along the run", "log pointwise predictive density of the cloud at each step"),
-        ("acceptance", "Acceptance", "fraction of moves accepted at each step"),
+        ("acceptance", "Acceptance", "fraction of moves accepted, averaged over stretches of steps"),
         ("h", "Step size", "step size at each step"),
         ("particles", "Particles", "number of particles at each step"),
     ] {
@@ -151,7 +154,8 @@ fn in_short(run: &Run) -> String {
     parts.join(" · ")
 }
 
-fn section(out: &mut String, title: &str) {
+/// Begins a section.
+pub fn section(out: &mut String, title: &str) {
     let _ = writeln!(out, "<section><h2>{title}</h2>");
 }
 
@@ -386,7 +390,7 @@ fn settings(out: &mut String, run: &Run) {
         note(
             out,
             format_args!(
-                "Of {}, <b>{}</b> is 0 and <b>{}</b> is 1.{rows}",
+                "Target {}: <b>{}</b> is 0, <b>{}</b> is 1.{rows}",
                 escape(target),
                 escape(zero),
                 escape(one)
@@ -397,89 +401,6 @@ fn settings(out: &mut String, run: &Run) {
     let _ =
         writeln!(out, "<p>The same run again:</p><p><code>motes fit --config {}</code></p>", escape(&config));
     out.push_str("</section>\n");
-}
-
-fn several(runs: &[Run]) -> String {
-    let mut out = String::new();
-    let models: std::collections::BTreeSet<&str> = runs.iter().map(model).collect();
-    let models: Vec<&str> = models.into_iter().collect();
-    let _ = writeln!(
-        out,
-        "<header><p class=\"kind\">Motes report</p><h1>{} runs <span class=\"by\">of</span> {}</h1></header>",
-        runs.len(),
-        escape(&models.join(", "))
-    );
-    table(&mut out, runs);
-    section(&mut out, "Theta");
-    out.push_str("<div class=\"chart\" data-chart=\"overlay\" data-name=\"theta\"></div></section>\n");
-    for (name, title) in [("test_error", "Test error"), ("lppd", "LPPD"), ("acceptance", "Acceptance")] {
-        if runs.iter().any(|r| r.scalars.iter().any(|s| s.name == name && s.trace.len() > 1)) {
-            section(&mut out, title);
-            let _ = writeln!(
-                out,
-                "<div class=\"chart\" data-chart=\"overlay\" data-name=\"{name}\"></div></section>"
-            );
-        }
-    }
-    out
-}
-
-fn table(out: &mut String, runs: &[Run]) {
-    out.push_str("<section><h2>Runs</h2><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table of runs\"><table class=\"runs\"><thead><tr>");
-    let tested = runs.iter().any(|r| r.summary.as_ref().is_some_and(|s| s.metrics.is_some()));
-    let wide = runs.iter().any(|r| r.d_theta > 1);
-    let theta = if wide { "first theta" } else { "theta" };
-    let mut heads = vec!["", "run", "algorithm", "N", "h", "steps", "seconds", theta, "± error"];
-    if tested {
-        heads.extend(["test error", "LPPD"]);
-    }
-    heads.push("verdict");
-    for head in heads {
-        let _ = write!(out, "<th scope=\"col\">{head}</th>");
-    }
-    out.push_str("</tr></thead><tbody>\n");
-    let errors = || runs.iter().filter_map(|r| r.theta.first()?.error);
-    let decimals = decimals_for(errors().fold(f64::INFINITY, f64::min)).min(7);
-    for (i, run) in runs.iter().enumerate() {
-        let s = run.summary.as_ref();
-        let text = |key: &str| run.setting(key).map_or("<span class=\"none\">–</span>".into(), escape);
-        let _ = write!(
-            out,
-            "<tr data-run=\"{i}\"><td class=\"key\">{}</td><th scope=\"row\">{}</th><td class=\"word\">{}</td><td>{}</td><td>{}</td><td>{}</td>",
-            i + 1,
-            escape(&run.dir.display().to_string()),
-            escape(algorithm(run)),
-            text("particles"),
-            text("step-size"),
-            grouped(s.map_or(run.reached, |s| s.steps)),
-        );
-        let mean = s.and_then(|s| *s.theta.mean.as_ref()?.first()?);
-        let _ = write!(
-            out,
-            "<td>{}</td><td>{}</td><td>{}</td>",
-            exact(s.map(|s| s.time.seconds), |v| fixed(v, 3)),
-            exact(mean, |v| fixed(v, decimals)),
-            exact(run.theta.first().and_then(|c| c.error), |v| fixed(v, decimals)),
-        );
-        if tested {
-            let metrics = s.and_then(|s| s.metrics);
-            let _ = write!(
-                out,
-                "<td>{}</td><td>{}</td>",
-                exact(metrics.and_then(|m| m.test_error), |v| format!("{} %", fixed(100.0 * v, 2))),
-                exact(metrics.and_then(|m| m.lppd), |v| fixed(v, 4)),
-            );
-        }
-        let verdict = words::verdict(run);
-        let _ = writeln!(
-            out,
-            "<td class=\"word {}\" title=\"{}\">{}</td></tr>",
-            verdict.tone,
-            escape(&verdict.text.join(" ")),
-            escape(&verdict.title)
-        );
-    }
-    out.push_str("</tbody></table></div></section>\n");
 }
 
 #[cfg(test)]

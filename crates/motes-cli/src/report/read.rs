@@ -5,9 +5,11 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::clouds::Archive;
-use super::stats::{Decimator, Marginal, Moments, Thinned, marginal};
+use super::stats::{Marginal, marginal};
+use super::thin::{Decimator, Moments, Smoothed, Thinned};
 
 /// How much of a run goes into a report.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +137,7 @@ pub struct Data {
 }
 
 fn lenient<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<Data>, D::Error> {
-    let value = serde_json::Value::deserialize(source)?;
+    let value = Value::deserialize(source)?;
     Ok(serde_json::from_value(value).ok())
 }
 
@@ -159,7 +161,7 @@ pub struct Time {
 pub fn run(dir: &Path, limits: Limits, with_posterior: bool) -> Result<Run, String> {
     let config = config(dir)?;
     let summary = summary(dir)?;
-    let whole = |key: &str| config.get(key).and_then(serde_json::Value::as_u64);
+    let whole = |key: &str| config.get(key).and_then(Value::as_u64);
     let steps = whole("steps").or(summary.as_ref().map(|s| s.steps)).unwrap_or(0);
     let burn_in = whole("burn-in").unwrap_or(steps / 2);
     let mut run = Run {
@@ -181,8 +183,8 @@ pub fn run(dir: &Path, limits: Limits, with_posterior: bool) -> Result<Run, Stri
     Ok(run)
 }
 
-/// Not a TOML table, which cannot hold whole numbers beyond 2^63.
-fn config(dir: &Path) -> Result<serde_json::Map<String, serde_json::Value>, String> {
+/// The settings, as JSON: TOML's own values have no room for the largest seeds.
+fn config(dir: &Path) -> Result<serde_json::Map<String, Value>, String> {
     let path = dir.join("config.toml");
     let bytes = std::fs::read(&path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => format!(
@@ -214,13 +216,12 @@ fn summary(dir: &Path) -> Result<Option<SummaryFile>, String> {
 }
 
 /// A setting as people read it.
-fn plain(value: &serde_json::Value, most: usize) -> String {
+fn plain(value: &Value, most: usize) -> String {
     let text = match value {
-        serde_json::Value::String(s) => s.clone(),
-        serde_json::Value::Array(items) => {
-            items.iter().map(|i| plain(i, most)).collect::<Vec<_>>().join(", ")
-        }
-        serde_json::Value::Number(n) if n.is_f64() => n.as_f64().unwrap_or(f64::NAN).to_string(),
+        Value::String(s) => s.clone(),
+        Value::Array(items) if items.is_empty() => "none".into(),
+        Value::Array(items) => items.iter().map(|i| plain(i, most)).collect::<Vec<_>>().join(", "),
+        Value::Number(n) if n.is_f64() => n.as_f64().unwrap_or(f64::NAN).to_string(),
         other => other.to_string(),
     };
     short(&text, most)
@@ -281,6 +282,8 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
     let mut theta: Vec<Traced> = (1..=shown).map(|i| column(short(&names[i], limits.name), i)).collect();
     let scalar = |i: usize| SCALARS.iter().find(|s| **s == names[i]).map(|s| column(s.to_string(), i));
     let mut scalars: Vec<Traced> = (1 + theta_count..names.len()).filter_map(scalar).collect();
+    // Accept-reject of a whole cloud is 0 or 1 at each step: only averages can be seen.
+    let mut accepted = Smoothed::new(60);
 
     let end = run.summary.as_ref().map_or(run.steps, |s| s.steps);
     let half = run.burn_in + (end - run.burn_in.min(end)) / 2;
@@ -301,7 +304,11 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
             }
         }
         for s in &mut scalars {
-            s.rows.push(k, number(row, s.column).unwrap_or(f64::NAN));
+            let value = number(row, s.column).unwrap_or(f64::NAN);
+            match s.name.as_str() {
+                "acceptance" => accepted.push(k, value),
+                _ => s.rows.push(k, value),
+            }
         }
     };
     while reader.read_byte_record(&mut record).map_err(|e| failed(&e))? {
@@ -337,7 +344,8 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
         })
         .collect();
     let named = |name: &str| SCALARS.iter().find(|s| **s == name).copied().unwrap_or("scalar");
-    run.scalars = scalars.iter().map(|s| Scalar { name: named(&s.name), trace: s.rows.points() }).collect();
+    let shown = |s: &Traced| if s.name == "acceptance" { accepted.points() } else { s.rows.points() };
+    run.scalars = scalars.iter().map(|s| Scalar { name: named(&s.name), trace: shown(s) }).collect();
     Ok(())
 }
 

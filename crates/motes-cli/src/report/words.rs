@@ -58,6 +58,7 @@ pub fn grouped(value: u64) -> String {
 /// A time as people say it.
 pub fn seconds(value: f64) -> String {
     match value {
+        v if v < 9.95e-4 => format!("{} µs", significant(1e6 * v, 2)),
         v if v < 0.0995 => format!("{} ms", significant(1e3 * v, 2)),
         v if v < 60.0 => format!("{} s", significant(v, 2)),
         v => {
@@ -94,7 +95,7 @@ pub struct Verdict {
 const FEW: f64 = 100.0;
 
 /// Halves that differ by more are a trend: a straight line gives 1.7, ten independent draws about 0.6.
-const DRIFT: f64 = 1.4;
+const DRIFT: f64 = 1.6;
 
 /// The verdict in words, and what to do.
 pub fn verdict(run: &Run) -> Verdict {
@@ -155,14 +156,14 @@ fn judged(run: &Run, resume: &str) -> Verdict {
         .fold(("theta", 0.0), |worst, c| if c.1 > worst.1 { c } else { worst });
     if drift > DRIFT {
         text.push(format!(
-            "But {moving} has not settled: from the first to the second half of the steps after burn-in its average moved by {} standard deviations. Start again with more steps:",
+            "But {moving} may not have settled: from the first to the second half of the steps after burn-in its average moved by {} standard deviations. Start again with more steps:",
             significant(drift, 2)
         ));
         let (steps, burn_in) = (summary.steps.saturating_mul(4), summary.steps.saturating_mul(2));
         let config = shell(&run.dir.join("config.toml"));
         let command = format!("motes fit --config {config} --steps {steps} --burn-in {burn_in}");
-        let title = "Theta is still moving".into();
-        return Verdict { tone: "bad", title, text, command: Some(command) };
+        let title = "Theta may still be moving".into();
+        return Verdict { tone: "care", title, text, command: Some(command) };
     }
     let least = d.ess.iter().flatten().copied().fold(f64::INFINITY, f64::min);
     if least.is_infinite() && run.theta.iter().any(|c| !c.trace.is_empty()) {
@@ -222,8 +223,8 @@ mod tests {
             (4, 1, 0, 5)
         );
         assert_eq!(
-            [seconds(0.0123), seconds(5.23), seconds(75.2), seconds(7384.0)],
-            ["12 ms", "5.2 s", "1 min 15 s", "2 h 3 min"]
+            [seconds(1.4e-5), seconds(0.0123), seconds(5.23), seconds(75.2), seconds(7384.0)],
+            ["14 µs", "12 ms", "5.2 s", "1 min 15 s", "2 h 3 min"]
         );
     }
 

@@ -164,6 +164,19 @@ await check("after burn-in only what is averaged is drawn", async () => {
   await page.silent();
 });
 
+await check("components of theta are chosen one by one", async () => {
+  const page = await open("three/report.html");
+  const chart = '[data-chart="theta"]';
+  await page.locator(chart).getByLabel("Component").selectOption({ label: "gamma" });
+  await page.locator(`${chart} svg.plot`).focus();
+  await page.keyboard.press("End");
+  const said = await readout(page, chart);
+  assert.ok(Math.abs(plain(said.match(/gamma (\S+),/)[1]) - summary("three").theta.last[2]) < 1e-4, said);
+  const rows = await page.$$eval("table.theta tbody tr", (all) => all.map((r) => [r.cells[0].textContent, Number(r.querySelector("data").value)]));
+  assert.deepEqual(rows, summary("three").theta.names.map((name, i) => [name, summary("three").theta.mean[i]]));
+  await page.silent();
+});
+
 await check("names from data stay text", async () => {
   const page = await open("nasty/report.html");
   const nasty = "</script><img src=x onerror=alert(1)>";
@@ -201,7 +214,7 @@ await check("an unfinished run says so", async () => {
 });
 
 await check("pages fit wide and narrow screens, light and dark", async () => {
-  const pages = ["logistic/report.html", "toy/report.html", "nasty/report.html", "mh/report.html", "em/report.html", "wide/report.html", "unfinished/report.html", "toy-runs.html", "logistic-runs.html"];
+  const pages = ["logistic/report.html", "toy/report.html", "nasty/report.html", "mh/report.html", "em/report.html", "wide/report.html", "unfinished/report.html", "three/report.html", "toy-runs.html", "logistic-runs.html"];
   for (const file of pages) {
     const name = file.replace("/report.html", "").replace(".html", "");
     for (const [kind, options] of [

@@ -40,6 +40,18 @@ nasty='</script><img src=x onerror=alert(1)>'
 "$motes" fit hierarchical --algorithm em --steps 30 --quiet --out em
 "$motes" fit hierarchical --dim 5000 --particles 4 --steps 400 --quiet --out wide
 "$motes" fit logistic --algorithm pqn --particles 20 --steps 600 --metrics-every 20 --quiet --out pqn
+# The same run as if theta had three components.
+mkdir three
+cp toy/config.toml toy/posterior.npz three/
+awk -F, 'NR == 1 { print "k,alpha,beta,gamma"; next } { print $1 "," $2 "," 2 * $2 "," (-$2) }' toy/trace.csv > three/trace.csv
+node -e '
+  const s = JSON.parse(require("fs").readFileSync("toy/summary.json"));
+  const times = (v) => [v, 2 * v, -v];
+  s.theta = { names: ["alpha", "beta", "gamma"], last: times(s.theta.last[0]), mean: times(s.theta.mean[0]) };
+  s.diagnostics.ess = times(s.diagnostics.ess[0]).map(Math.abs);
+  console.log(JSON.stringify(s));
+' > three/summary.json
+"$motes" report three
 mkdir unfinished
 sed 's/^steps = .*/steps = 9000/' toy/config.toml > unfinished/config.toml
 head -c 50000 toy/trace.csv > unfinished/trace.csv

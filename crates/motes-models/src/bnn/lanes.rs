@@ -1,7 +1,7 @@
 //! Arithmetic on lanes of hidden units: the tiles of the two products, and what lies between them.
 //!
-//! A *panel* is NV vectors of 32 bytes, a lane per hidden unit. Plain Rust: the compiler keeps a tile of two rows by
-//! five vectors in the sixteen registers, and runs it as fast as intrinsics do.
+//! A *panel* is NV vectors of 32 bytes, a lane per hidden unit. The tiles of the products are two rows by five vectors,
+//! which fill the sixteen registers.
 
 use motes::Real;
 use motes::simd::dispatch;
@@ -105,26 +105,80 @@ impl<F: Real> Terms<F> for &[Entry<F>] {
     }
 }
 
-/// Adds a pair of sums over rows of the panel to two rows of `out`.
+/// Adds a pair of sums over rows of the panel to two rows of `out`. With `FMA`, only under AVX2 and FMA.
 #[inline(always)]
 fn add_pair<F: Real, const FMA: bool, const L: usize, const NV: usize>(
     terms: impl Terms<F>,
     panel: &[[[F; L]; NV]],
     out: &mut [[[F; L]; NV]; 2],
 ) {
+    #[cfg(target_arch = "x86_64")]
+    if FMA {
+        if size_of::<F>() == 4 {
+            // SAFETY: a kernel with `FMA` runs only where the processor has AVX2 and FMA; four bytes are f32.
+            return unsafe { add_pair_f32(terms, panel, out) };
+        }
+        // SAFETY: the same, and eight bytes are f64.
+        return unsafe { add_pair_f64(terms, panel, out) };
+    }
     let [mut p, mut q] = *out;
     for i in 0..terms.len() {
         let (k, a, b) = terms.term(i);
-        let row = &panel[k];
         for v in 0..NV {
             for l in 0..L {
-                p[v][l] = fma::<F, FMA>(a, row[v][l], p[v][l]);
-                q[v][l] = fma::<F, FMA>(b, row[v][l], q[v][l]);
+                p[v][l] = fma::<F, FMA>(a, panel[k][v][l], p[v][l]);
+                q[v][l] = fma::<F, FMA>(b, panel[k][v][l], q[v][l]);
             }
         }
     }
     *out = [p, q];
 }
+
+/// [`add_pair`] by intrinsics: what the compiler makes of the plain one depends on the level of optimisation, tenfold.
+#[cfg(target_arch = "x86_64")]
+macro_rules! add_pair_wide {
+    ($name:ident, $float:ty, $load:ident, $store:ident, $all:ident, $fmadd:ident) => {
+        /// # Safety
+        ///
+        /// The processor must have AVX2 and FMA, F must be the type that this is for, and L vectors of it 32 bytes.
+        #[inline(always)]
+        unsafe fn $name<F: Real, const L: usize, const NV: usize>(
+            terms: impl Terms<F>,
+            panel: &[[[F; L]; NV]],
+            out: &mut [[[F; L]; NV]; 2],
+        ) {
+            use std::arch::x86_64::{$all, $fmadd, $load, $store};
+            assert!(size_of::<[F; L]>() == 32 && size_of::<F>() == size_of::<$float>());
+            // SAFETY: as above; every pointer is to L numbers, which is a vector.
+            unsafe {
+                let (mut p, mut q) = ([$all(0.0); NV], [$all(0.0); NV]);
+                for v in 0..NV {
+                    p[v] = $load(out[0][v].as_ptr().cast());
+                    q[v] = $load(out[1][v].as_ptr().cast());
+                }
+                for i in 0..terms.len() {
+                    let (k, a, b) = terms.term(i);
+                    let row = &panel[k];
+                    let (a, b) = ($all(bytemuck::cast::<F, $float>(a)), $all(bytemuck::cast::<F, $float>(b)));
+                    for v in 0..NV {
+                        let vector = $load(row[v].as_ptr().cast());
+                        p[v] = $fmadd(a, vector, p[v]);
+                        q[v] = $fmadd(b, vector, q[v]);
+                    }
+                }
+                for v in 0..NV {
+                    $store(out[0][v].as_mut_ptr().cast(), p[v]);
+                    $store(out[1][v].as_mut_ptr().cast(), q[v]);
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+add_pair_wide!(add_pair_f32, f32, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps);
+#[cfg(target_arch = "x86_64")]
+add_pair_wide!(add_pair_f64, f64, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_fmadd_pd);
 
 /// Some rows and columns of a row-major matrix.
 #[derive(Clone, Copy)]
@@ -189,7 +243,7 @@ fn sparse_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
     }
 }
 
-/// Calls a tile with the constants for `$nv` vectors of type `$f`.
+/// Calls a tile with the constants for `$nv` vectors of type `$f`; what is not for it is compiled, but never called.
 macro_rules! with_vectors {
     ($tile:ident, $f:ident, $nv:expr, $($arg:expr),*) => {
         match (size_of::<$f>(), $nv) {
@@ -366,4 +420,79 @@ fn squares_kernel<F: Real, const FMA: bool>(x: &[F]) -> f64 {
         *s += x.f64() * x.f64();
     }
     sums.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use motes::noise::{Noise, Purpose};
+
+    fn normals<F: Real>(len: usize, seed: u64) -> Vec<F> {
+        let mut x = vec![F::default(); len];
+        F::normals(&Noise::new(seed, Purpose::Check), 0, 0, &mut x);
+        x
+    }
+
+    fn agree<F: Real>(a: &[F], b: &[F], tolerance: f64) {
+        assert_eq!(a.len(), b.len());
+        for (a, b) in a.iter().zip(b) {
+            assert!((a.f64() - b.f64()).abs() <= tolerance, "{a:?} {b:?}");
+        }
+    }
+
+    /// The kernels that run here and their portable forms.
+    fn both_instruction_sets_agree<F: Real>(tolerance: f64) {
+        for nv in 1..=MOST_VECTORS {
+            let width = nv * lanes::<F>();
+            let (rows, columns) = (6, 11);
+            let (matrix, panel) = (normals::<F>(rows * 20, 1), normals::<F>(columns * width, 2));
+            let list: Vec<u32> = (0..columns as u32).map(|i| (7 * i) % 20).collect();
+            for pick in [Pick::From(5), Pick::List(&list)] {
+                let block = Block { matrix: &matrix, stride: 20, rows: Pick::From(0), columns: pick };
+                let start = normals::<F>(rows * width, 3);
+                let (mut a, mut b) = (start.clone(), start);
+                dense(nv, block, &panel, &mut a);
+                dense_kernel::<F, false>(nv, block, &panel, &mut b);
+                agree(&a, &b, tolerance);
+            }
+            let entries: Vec<Entry<F>> = (0..25u32)
+                .map(|i| Entry { column: 3 * i % 11, values: [matrix[i as usize], matrix[i as usize + 30]] })
+                .collect();
+            let ends = [2, 9, 9, 25];
+            let (mut a, mut b) = (normals::<F>(rows * width, 4), normals::<F>(rows * width, 4));
+            sparse(nv, &entries, &ends, &panel, &mut a);
+            sparse_kernel::<F, false>(nv, &entries, &ends, &panel, &mut b);
+            agree(&a, &b, tolerance);
+
+            let (v, r) = (normals::<F>(2 * width, 5), normals::<F>(2 * 8, 6));
+            let (mut a, mut b) = (vec![F::default(); columns], vec![F::default(); columns]);
+            dot(&panel, &v[..width], &mut a);
+            dot_kernel::<F, false>(&panel, &v[..width], &mut b);
+            agree(&a, &b, tolerance);
+            let run = |wide: bool| {
+                let mut t = panel[..6 * width].to_vec();
+                let (mut grad_v, mut sum) = (normals::<F>(2 * width, 7), normals::<F>(width, 8));
+                let sums = Sums { grad_v: &mut grad_v, deltas: &mut sum };
+                if wide {
+                    deltas(&mut t, &v, &r, 8, sums);
+                } else {
+                    deltas_kernel::<F, false>(&mut t, &v, &r, 8, sums);
+                }
+                [t, grad_v, sum].concat()
+            };
+            agree(&run(true), &run(false), tolerance);
+        }
+        let x = normals::<F>(77, 9);
+        assert!((squares(&x) - squares_kernel::<F, false>(&x)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn both_instruction_sets_agree_in_single_precision() {
+        both_instruction_sets_agree::<f32>(1e-4);
+    }
+
+    #[test]
+    fn both_instruction_sets_agree_in_double_precision() {
+        both_instruction_sets_agree::<f64>(1e-13);
+    }
 }

@@ -22,6 +22,7 @@
     if (size < -5 || size > 8) return minus(value.toExponential(Math.max(0, digits - 2)));
     return minus(value.toFixed(Math.min(20, Math.max(0, digits - 1 - size))));
   };
+  const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}\u2026` : text);
   const decode = (points) => {
     let k = 0;
     return { x: points.dk.map((d) => (k += d)), y: points.v };
@@ -48,6 +49,13 @@
     return minus(value.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }));
   };
 
+  // On paper all charts are drawn for one width, whatever the window's.
+  const charts = [];
+  let printing = false;
+  const forPaper = (on) => { printing = on; charts.forEach((draw) => draw()); };
+  addEventListener("beforeprint", () => forPaper(true));
+  addEventListener("afterprint", () => forPaper(false));
+
   // ---------- one chart: axes, lines, and a cursor for mouse, touch and keys ----------
   // make() gives { lines: [{x, y, colour, dash, width, label, area, end}], bands, marks, xLabel, yLabel, xText, idle, label, floor }
   const chart = (host, make) => {
@@ -58,7 +66,7 @@
 
     const draw = () => {
       spec = make();
-      const width = Math.max(240, Math.round(host.clientWidth || 640));
+      const width = printing ? 640 : Math.max(240, Math.round(host.clientWidth || 640));
       const height = width < 420 ? 220 : spec.height || 290;
       box.replaceChildren();
       const plot = add(box, "svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, tabindex: "0", role: "img", "aria-label": spec.label });
@@ -82,13 +90,12 @@
       for (const band of spec.bands || []) {
         if (clip(band.to) - clip(band.from) < 1) continue;
         add(plot, "rect", { class: "band", x: clip(band.from), y: m.top, width: clip(band.to) - clip(band.from), height: height - m.top - m.bottom });
-        if (band.text) add(plot, "text", { x: clip(band.from) + 6, y: m.top + 14 }, band.text);
       }
       yTicks.at.forEach((t, i) => {
         add(plot, "line", { class: "grid", x1: m.left, x2: width - m.right, y1: sy(t), y2: sy(t) });
         add(plot, "text", { x: m.left - 6, y: sy(t) + 4, "text-anchor": "end" }, yTexts[i]);
       });
-      add(plot, "text", { x: 0, y: 11 }, spec.yLabel);
+      add(plot, "text", { x: 0, y: 11 }, shorten(spec.yLabel, width / 8));
       const xTicks = ticks(x0, x1, width / 110);
       xTicks.at.forEach((t) => {
         add(plot, "line", { class: "axis", x1: sx(t), x2: sx(t), y1: height - m.bottom, y2: height - m.bottom + 4 });
@@ -96,12 +103,15 @@
         add(plot, "text", { x: sx(t), y: height - m.bottom + 17, "text-anchor": anchor }, tickText(t, xTicks.decimals));
       });
       add(plot, "line", { class: "axis", x1: m.left, x2: width - m.right, y1: height - m.bottom, y2: height - m.bottom });
-      add(plot, "text", { x: width - m.right, y: height - 3, "text-anchor": "end" }, spec.xLabel);
+      add(plot, "text", { x: width - m.right, y: height - 3, "text-anchor": "end" }, shorten(spec.xLabel, width / 8));
       for (const mark of spec.marks || []) add(plot, "line", { class: "mark", x1: sx(mark), x2: sx(mark), y1: m.top, y2: height - m.bottom });
       for (const line of lines) {
         const path = line.x.map((x, i) => `${i ? "L" : "M"}${sx(x).toFixed(1)} ${sy(line.y[i]).toFixed(1)}`).join("");
         if (line.area) add(plot, "path", { class: "area", fill: line.colour, d: `${path}L${sx(line.x[line.x.length - 1])} ${sy(y0)}L${sx(line.x[0])} ${sy(y0)}Z` });
         add(plot, "path", { class: "line", stroke: line.colour, "stroke-width": line.width || 1.25, "stroke-dasharray": line.dash || "none", d: path });
+      }
+      for (const band of (spec.bands || []).filter((b) => b.text && clip(b.to) - clip(b.from) > 60)) {
+        add(plot, "text", { class: "inside", x: clip(band.to) - 8, y: height - m.bottom - 8, "text-anchor": "end" }, band.text);
       }
       if (ends) endLabels(plot, lines, sx, sy);
       layer = add(plot, "g", { "aria-hidden": "true" });
@@ -194,9 +204,10 @@
     };
 
     let seen = 0;
-    new ResizeObserver(() => { if (host.clientWidth !== seen) { seen = host.clientWidth; draw(); } }).observe(host);
+    new ResizeObserver(() => { if (!printing && host.clientWidth !== seen) { seen = host.clientWidth; draw(); } }).observe(host);
     seen = host.clientWidth;
     draw();
+    charts.push(draw);
     return draw;
   };
 
@@ -224,6 +235,7 @@
       add(label, "span", {}, o);
     });
   };
+  const range = (host, change) => radios(host, "Range of steps", ["whole run", "after burn-in"], change);
   const colour = (i) => `var(--c${i % 8})`;
   const stepText = (k) => `step ${whole(k)}`;
   const cutFrom = (line, k) => {
@@ -237,12 +249,12 @@
     let which = 0, settled = false, draw = () => {};
     if (run.theta.length > 1) chooser(host, "Component", run.theta.map((t) => t.name), (i) => { which = i; draw(); });
     const burnt = run.burn_in > 0 && run.reached > run.burn_in;
-    if (burnt) radios(host, "Range of steps", ["whole run", "after burn-in"], (i) => { settled = i === 1; draw(); });
+    if (burnt) range(host, (i) => { settled = i === 1; draw(); });
     draw = chart(host, () => {
       const t = run.theta[which];
       const [trace, average] = [decode(t.trace), decode(t.average)].map((l) => (settled ? cutFrom(l, run.burn_in) : l));
       const mean = t.mean === null ? "" : `average ${significant(t.mean)}${t.error ? ` \u00b1 ${significant(t.error, 2)}` : ""}` +
-        `${t.ess ? `, effective sample size ${whole(t.ess)}` : ""}`;
+        `${t.error && t.ess ? `, effective sample size ${whole(t.ess)}` : ""}`;
       const lines = [{ ...trace, colour: colour(0), width: 1, label: t.name }];
       const keys = [{ text: t.name, colour: colour(0), width: 1.5 }];
       if (average.x.length > 1) {
@@ -260,13 +272,15 @@
   const scalarChart = (host) => {
     const run = data.runs[0];
     const { name, what } = host.dataset;
-    const line = decode(run.scalars[name]);
-    const text = { test_error: "test error", lppd: "LPPD", h: "h" }[name] || name;
-    chart(host, () => ({
-      lines: [{ ...line, colour: colour(0), width: 1.25, label: text }],
+    const all = decode(run.scalars[name]);
+    let settled = false, draw = () => {};
+    if (run.burn_in > 0 && run.reached > run.burn_in) range(host, (i) => { settled = i === 1; draw(); });
+    const text = { test_error: "test error", lppd: "LPPD" }[name] || name;
+    draw = chart(host, () => ({
+      lines: [{ ...(settled ? cutFrom(all, run.burn_in) : all), colour: colour(0), width: 1.5, label: text }],
       xLabel: "step", yLabel: text, xText: stepText, floor: name === "acceptance" ? 0 : undefined,
-      bands: [{ from: 0, to: Math.min(run.burn_in, run.reached), text: "burn-in" }],
-      idle: `last ${significant(line.y[line.y.length - 1])} at step ${whole(line.x[line.x.length - 1])}`,
+      bands: settled ? [] : [{ from: 0, to: Math.min(run.burn_in, run.reached), text: "burn-in" }],
+      idle: `last ${significant(all.y[all.y.length - 1])} at step ${whole(all.x[all.x.length - 1])}`,
       label: `${what}, over ${whole(run.reached)} steps. Arrow keys move along it.`,
     }));
   };
@@ -320,11 +334,12 @@
   const overlays = [];
   const overlayChart = (host) => {
     const name = host.dataset.name;
-    let inTime = false, which = 0, draw = () => {};
+    let inTime = false, settled = false, which = 0, draw = () => {};
     const names = [...new Set(data.runs.flatMap((r) => r.theta.map((t) => t.name)))];
     if (name === "theta" && names.length > 1) chooser(host, "Component", names, (i) => { which = i; draw(); });
     const timed = data.runs.filter((r) => r.time && r.time.steps > 0);
     if (timed.length) radios(host, "Horizontal axis", ["by steps", "by time"], (i) => { inTime = i === 1; draw(); });
+    if (data.runs.some((r) => r.burn_in > 0 && r.reached > r.burn_in)) range(host, (i) => { settled = i === 1; draw(); });
     const text = { test_error: "test error", lppd: "LPPD" }[name] || name;
     draw = chart(host, () => {
       const lines = [], keys = [];
@@ -335,7 +350,7 @@
         const dash = DASHES[i % 8];
         keys.push({ text: `${run.label}  ${run.dir}`, colour: colour(i), dash, width: 2, on, toggle: (value) => { if (value) hidden.delete(i); else hidden.add(i); overlays.forEach((d) => d !== draw && d()); } });
         if (!on) return;
-        const line = decode(points);
+        const line = settled ? cutFrom(decode(points), run.burn_in) : decode(points);
         if (inTime) line.x = line.x.map((k) => run.time.seconds * k / run.time.steps);
         lines.push({ ...line, colour: colour(i), dash, width: 1.5, label: `run ${run.label}, ${name === "theta" ? names[which] : text}`, end: run.label });
       });
