@@ -5,7 +5,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../../../.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/motes-browser.XXXXXX")
-shots=${1:-$work/screenshots}
+trap 'rm -rf "$work"' EXIT
+shots=$(realpath -m "${1:-$(mktemp -d "${TMPDIR:-/tmp}/motes-screenshots.XXXXXX")}")
 chromium=${CHROMIUM:-/usr/bin/chromium}
 for need in node npm "$chromium"; do
   command -v "$need" >/dev/null || { echo "test-browser: $need is missing; install it (apt-get install nodejs npm chromium)" >&2; exit 2; }
