@@ -1,6 +1,6 @@
 # Everything a newcomer or CI calls. `make test` is the whole check.
 
-.PHONY: test fmt lint docs unit bench
+.PHONY: test fmt lint docs unit bench test-browser
 
 test: fmt lint docs unit
 
@@ -20,3 +20,7 @@ unit:
 # Motes beside its peers in one run, with ratios; installs the peers into bench/.venv.
 bench:
 	bash bench/run.sh
+
+# Opens real reports in Chromium; needs node, npm and chromium. Screenshots go to a temporary directory that it names.
+test-browser:
+	bash crates/motes-cli/tests/browser/run.sh

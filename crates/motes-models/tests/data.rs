@@ -197,7 +197,7 @@ fn later_files_use_the_names_and_classes_of_the_training_file() {
     assert_eq!((alone.features, alone.rows), (vec![10.0, 20.0], vec![0]));
     refused(
         classification_like(&read("a,b,y\n1,2,maybe\n").unwrap(), &training),
-        "data.csv, line 2, column 'y': 'maybe' is not a class of the training data; use 'no' or 'yes'",
+        "data.csv, line 2, column 'y': 'maybe' is not a class of the training data; use one of 'no', 'yes'",
     );
     refused(
         features(&read("age,weight\n1,2\n").unwrap(), &["wieght".into()]),

@@ -129,6 +129,7 @@ fn judged(run: &Run, resume: &str) -> Verdict {
         let title = match d.verdict.as_str() {
             "step-too-large" => "The step size is too large".into(),
             "low-acceptance" => "Hardly any move is accepted".into(),
+            "still-moving" => "Theta was still moving".into(),
             other => sentence(&other.replace('-', " ")),
         };
         let advice = d.advice.as_deref().map(sentence).unwrap_or("Motes gives no advice for this.".into());

@@ -95,6 +95,20 @@ impl BatchMeans {
         worst
     }
 
+    /// How far the mean of the second half is from that of the first, in standard deviations of a component. A steady
+    /// drift gives the square root of 3, independent values next to nothing.
+    pub fn drift(&self, i: usize) -> Option<f64> {
+        let d = self.current.len();
+        let means: Vec<f64> = self.means.iter().skip(i).step_by(d.max(1)).copied().collect();
+        let deviation = self.variance(i).sqrt();
+        if means.len() < 2 * MIN_BATCHES || deviation == 0.0 {
+            return None;
+        }
+        let (first, second) = means.split_at(means.len() / 2);
+        let mean = |half: &[f64]| half.iter().sum::<f64>() / half.len() as f64;
+        Some((mean(second) - mean(first)) / deviation)
+    }
+
     /// How many independent values would give a mean as good: variance over the variance of the mean.
     pub fn ess(&self, i: usize) -> Option<f64> {
         let of_mean = self.variance_of_mean(i)?;
@@ -127,5 +141,17 @@ mod tests {
         }
         assert!((batches.variance(0) * (1.0 - r * r) - 1.0).abs() < 0.05);
         assert!(batches.means.capacity() <= 2 * MAX_BATCHES);
+        // The halves of a stationary sequence of this ESS differ by 2 / sqrt(ESS) standard deviations or so.
+        assert!(batches.drift(0).unwrap().abs() < 4.0 * 2.0 / (n as f64 / 9.0).sqrt());
+    }
+
+    #[test]
+    fn a_steady_drift_is_seen() {
+        let mut batches = BatchMeans::new(1);
+        (0..1000).for_each(|k| batches.add(&[-0.01 * k as f64]));
+        assert!((batches.drift(0).unwrap() + 3f64.sqrt()).abs() < 0.05);
+        let mut constant = BatchMeans::new(1);
+        (0..1000).for_each(|_| constant.add(&[2.0]));
+        assert_eq!(constant.drift(0), None);
     }
 }

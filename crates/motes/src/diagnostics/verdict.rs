@@ -11,6 +11,8 @@ use crate::{Model, Real, State};
 const SHADOW_FLOOR: f64 = 0.6;
 /// A proposed step size should be accepted at least this often.
 const SHADOW_GOAL: f64 = 0.8;
+/// A drift of theta by more standard deviations than this is one that a run has not got over.
+const DRIFT: f64 = 1.6;
 /// Below this acceptance an accept-reject chain stands still.
 const STUCK: f64 = 0.05;
 
@@ -21,9 +23,9 @@ pub struct Diagnostics {
     pub ess: Vec<Option<f64>>,
     /// The fraction of moves accepted.
     pub acceptance: Option<f64>,
-    /// What one MALA step at the end would have accepted.
+    /// What one MALA step at the end would have accepted, or its reversal if that is less.
     pub shadow_acceptance: Option<f64>,
-    /// `ok`, `step-too-large`, or `low-acceptance`.
+    /// `ok`, `step-too-large`, `low-acceptance`, or `still-moving`.
     pub verdict: &'static str,
     /// What to do about it, in a sentence.
     pub advice: Option<String>,
@@ -39,7 +41,7 @@ impl Diagnostics {
             true => shadow_acceptance(model, state, settings.seed, h),
             false => None,
         };
-        let shadow_now = shadow(h);
+        let shadow_now = shadow(h).map(|s| s.forth.min(s.back));
         let acceptance = state.acceptance.rate();
         let judged = state.acceptance.worst_window.or(acceptance);
         let mut diagnostics = Diagnostics {
@@ -54,7 +56,7 @@ impl Diagnostics {
         };
         let smaller = || {
             let halves = std::iter::successors(Some(h / 2.0), |h| Some(h / 2.0)).take(30);
-            let accepted = |h: &f64| shadow(*h).is_some_and(|a| a >= SHADOW_GOAL);
+            let accepted = |h: &f64| shadow(*h).is_some_and(|s| s.forth >= SHADOW_GOAL);
             // A cloud that is too wide accepts almost any move inwards, so the model's own bound counts too.
             let safe = settings.auto_step_size(model);
             halves.into_iter().find(accepted).map(|h| two_digits(h.min(safe)))
@@ -84,6 +86,22 @@ impl Diagnostics {
                 100.0 * a,
                 remedy(suggestion)
             ));
+        } else if settings.has_cloud() {
+            let drift = (0..state.theta.len()).filter_map(|i| Some((i, state.batches.drift(i)?)));
+            let worst = drift.max_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()));
+            if let Some((i, drift)) = worst.filter(|(_, drift)| drift.abs() > DRIFT) {
+                let faster = match model.m_step().is_some() && !settings.theta_is_computed() {
+                    true => ", or use --algorithm pmgd, whose theta follows the particles at once",
+                    false => "",
+                };
+                diagnostics.verdict = "still-moving";
+                diagnostics.advice = Some(format!(
+                    "{} was still moving after burn-in (its second half lies {:.1} standard deviations from its first); run again with --steps {} or more{faster}",
+                    model.theta_names()[i],
+                    drift.abs(),
+                    4 * settings.steps
+                ));
+            }
         }
         diagnostics
     }

@@ -7,7 +7,7 @@ mod shadow;
 mod variational;
 mod whole_cloud;
 
-pub use shadow::shadow_acceptance;
+pub use shadow::{Shadow, shadow_acceptance};
 pub(crate) use variational::{draw, softplus};
 
 use std::ops::Range;

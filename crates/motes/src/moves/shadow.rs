@@ -8,8 +8,22 @@ use crate::{At, Model, Real, State};
 /// The cloud's first particles are enough for a mean.
 const MOST: usize = 1000;
 
-/// The mean acceptance probability of one MALA step of size h on the state's cloud; `None` without a log density.
-pub fn shadow_acceptance<F: Real>(model: &dyn Model<F>, state: &State<F>, seed: u64, h: f64) -> Option<f64> {
+/// Mean acceptance probabilities of one MALA step on a cloud.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shadow {
+    /// Of the step itself.
+    pub forth: f64,
+    /// Of its reversal. In equilibrium both are equal; a cloud that is too wide accepts any step inwards, and none back.
+    pub back: f64,
+}
+
+/// What one MALA step of size h on the state's cloud would accept; `None` without a log density.
+pub fn shadow_acceptance<F: Real>(
+    model: &dyn Model<F>,
+    state: &State<F>,
+    seed: u64,
+    h: f64,
+) -> Option<Shadow> {
     let (log_density, d) = (model.log_density()?, model.d_x());
     let n = state.cloud.n().min(MOST);
     if n == 0 {
@@ -18,7 +32,7 @@ pub fn shadow_acceptance<F: Real>(model: &dyn Model<F>, state: &State<F>, seed: 
     let noise = Noise::new(seed, Purpose::Shadow);
     let blocks = Blocks::new(model, n);
     let mut worker = Worker::new(model, blocks.rows, true);
-    let mut sum = 0.0;
+    let mut shadow = Shadow { forth: 0.0, back: 0.0 };
     for (b, x) in state.cloud.as_slice()[..n * d].chunks(blocks.rows * d).enumerate() {
         let at = At { theta: &state.theta, x, batch: None, parallel: true };
         let grad = &mut worker.grad[..x.len()];
@@ -26,10 +40,15 @@ pub fn shadow_acceptance<F: Real>(model: &dyn Model<F>, state: &State<F>, seed: 
         let first = b * blocks.rows;
         let here = BlockStep { theta: &state.theta, k: state.k, h, batch: None, first, parallel: true };
         match propose(model, log_density, &noise, &here, x, &mut worker) {
-            Ok(()) => sum += worker.log_ratio[..x.len() / d].iter().map(|l| l.min(0.0).exp()).sum::<f64>(),
+            Ok(()) => {
+                for log_ratio in &worker.log_ratio[..x.len() / d] {
+                    shadow.forth += log_ratio.min(0.0).exp() / n as f64;
+                    shadow.back += (-log_ratio).min(0.0).exp() / n as f64;
+                }
+            }
             Err(Trouble::OutOfRange(_)) => {} // never accepted
             Err(Trouble::Model(_)) => return None,
         }
     }
-    Some(sum / n as f64)
+    Some(shadow)
 }
