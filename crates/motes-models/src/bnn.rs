@@ -6,6 +6,7 @@ mod lanes;
 mod network;
 mod predictive;
 
+use motes::blocks::INLINE_NANOSECONDS;
 use motes::model::{LogDensity, MStep, Predictive, Prior, ThetaHessian};
 use motes::{At, Model, ModelError, Real};
 
@@ -110,13 +111,16 @@ impl<F: Real> Bnn<F> {
     }
 
     /// The probability of each class for each row of features, averaged over the particles x.
-    pub fn predict(&self, features: &[f64], x: &[F]) -> Vec<f64> {
-        let labels = vec![0; features.len() / self.inputs];
+    ///
+    /// Has the thread pool to itself.
+    pub fn predict(&self, features: &[f64], x: &[F]) -> Result<Vec<f64>, ModelError> {
+        let labels = vec![0; features.len().div_ceil(self.inputs)];
+        check(Labelled { features, labels: &labels }, self.inputs, self.classes, "new")?;
         let set =
             TestSet::new(Labelled { features, labels: &labels }, [self.inputs, self.hidden, self.classes]);
         let mut state = vec![0.0; set.state_len()];
         set.accumulate(x, &mut state);
-        set.probabilities(&state)
+        Ok(set.probabilities(&state))
     }
 
     /// The number of input weights D_w; the output weights follow them.
@@ -136,6 +140,11 @@ impl<F: Real> Bnn<F> {
 
     fn particles<'a>(&self, x: &'a [F]) -> std::slice::ChunksExact<'a, F> {
         x.chunks_exact(self.d_w() + self.classes * self.hidden)
+    }
+
+    /// Whether one particle is worth more than one thread.
+    fn parallel(&self, at: &At<'_, F>) -> bool {
+        at.parallel && self.nanoseconds_per_particle() > 2.0 * INLINE_NANOSECONDS
     }
 
     fn check_batch(&self, batch: Option<&[u32]>) -> Result<(), ModelError> {
@@ -234,8 +243,7 @@ impl<F: Real> Model<F> for Bnn<F> {
     ) -> Result<(), ModelError> {
         self.check_batch(at.batch)?;
         let precision = [0, 1].map(|i| (-2.0 * at.theta[i]).exp());
-        let parallel =
-            at.parallel && self.nanoseconds_per_particle() > 2.0 * motes::blocks::INLINE_NANOSECONDS;
+        let parallel = self.parallel(&at);
         let mut squares = [0.0; 2];
         for (x, grad) in self.particles(at.x).zip(grad_x.chunks_exact_mut(self.d_x())) {
             let of_x = self.pass().gradient(x, &self.labels, at.batch, precision, parallel, grad, scratch);
@@ -285,7 +293,7 @@ impl<F: Real> LogDensity<F> for Bnn<F> {
     fn log_density(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError> {
         self.check_batch(at.batch)?;
         for (x, out) in self.particles(at.x).zip(out) {
-            *out = self.pass().log_likelihood(x, &self.labels, at.batch, at.parallel, scratch);
+            *out = self.pass().log_likelihood(x, &self.labels, at.batch, self.parallel(&at), scratch);
             for (i, squares) in self.squares(x).into_iter().enumerate() {
                 *out -= 0.5 * (-2.0 * at.theta[i]).exp() * squares + self.terms[i] * at.theta[i];
             }

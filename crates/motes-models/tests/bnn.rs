@@ -324,7 +324,7 @@ fn predictions_are_those_of_the_definition() {
         }
         assert_eq!(metrics.test_error, wrong as f64 / m as f64);
         assert!((metrics.lppd - lppd).abs() < 1e-12 * lppd.abs());
-        let predicted = model.predict(&test.features, &x);
+        let predicted = model.predict(&test.features, &x).unwrap();
         assert!(worst(&mean.concat(), &predicted) < 1e-12);
     }
 }
@@ -385,6 +385,10 @@ fn bad_input_is_refused_in_a_sentence() {
     assert_eq!(
         error.to_string(),
         "a batch of 1 rows does not fit the 4 of the data; choose a batch of 1 to 4"
+    );
+    assert_eq!(
+        model.predict(&[0.0; 5], &[0.5; 10]).unwrap_err().to_string(),
+        "5 new features are not 2 rows of 3; give a row of features for each label"
     );
     let names = Model::<f64>::x_names(&model);
     assert_eq!([&names[4], &names[6], &names[9]], ["w[1,1]", "v[0,0]", "v[1,1]"]);
