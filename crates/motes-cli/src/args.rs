@@ -16,6 +16,9 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  motes fit logistic                              empirical-Bayes logistic regression on the embedded data
+  motes fit logistic --data my.csv --target outcome --drop id --intercept
+  motes predict runs/logistic-pgd-1 --data new.csv --output probabilities.csv
   motes fit hierarchical                          the toy model of the paper, on generated data
   motes fit hierarchical --algorithm pmgd --step-size 0.1 --particles 50 --steps 2000
   motes fit --config runs/hierarchical-pgd-1/config.toml --seed 7     the same again with another seed
@@ -30,6 +33,10 @@ pub enum Command {
     Fit(FitArgs),
     /// Go on with an interrupted run, or give a finished one more steps
     Resume(ResumeArgs),
+    /// Predict new rows with a fitted run
+    Predict(PredictArgs),
+    /// Write a page that shows a run, or compares several
+    Report(ReportArgs),
     /// Compare a model's derivatives with finite differences
     CheckModel(CheckArgs),
     /// Print a completion script for a shell
@@ -41,6 +48,9 @@ pub enum Command {
 
 const FIT_EXAMPLES: &str = "\
 Examples:
+  motes fit logistic --data my.csv --target outcome --drop id,name
+  motes fit bnn --particles 10 --steps 500
+  motes fit logistic --algorithm pqn --particles 100 --steps 2000 --adjust
   motes fit hierarchical --dim 1000 --particles 100 --algorithm pqn --step-size 0.05
   motes fit hierarchical --data measurements.csv --target y --algorithm pmgd
   motes fit hierarchical --algorithm marginal-mh --particles 4 --step-size 0.5 --steps 10000 --dim 1
@@ -49,14 +59,14 @@ Examples:
 
 #[derive(Args)]
 pub struct FitArgs {
-    /// The model: hierarchical (may be left out with --config)
+    /// The model: hierarchical, logistic or bnn (may be left out with --config)
     pub model: Option<String>,
     #[command(flatten)]
     pub config: Config,
     /// Take the settings of this file; flags override it
     #[arg(long = "config", value_name = "FILE")]
     pub config_file: Option<PathBuf>,
-    /// The run directory, new or empty [default: runs/<model>-<algorithm>-<n>]
+    /// The run directory, new or empty [default: runs/MODEL-ALGORITHM-n]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
@@ -72,6 +82,9 @@ pub struct How {
     /// Show neither progress nor the summary
     #[arg(long)]
     pub quiet: bool,
+    /// Leave report.html out of the run directory
+    #[arg(long)]
+    pub no_report: bool,
 }
 
 #[derive(Args)]
@@ -86,8 +99,30 @@ pub struct ResumeArgs {
 }
 
 #[derive(Args)]
+pub struct PredictArgs {
+    /// The run directory
+    pub dir: PathBuf,
+    /// A CSV file with the columns that the model was fitted to
+    #[arg(long, value_name = "FILE")]
+    pub data: PathBuf,
+    /// Where to write the predictions [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct ReportArgs {
+    /// Run directories; several are compared on one page
+    #[arg(required = true, value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// Where to write the page [default: report.html in the directory, or here for several]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Args)]
 pub struct CheckArgs {
-    /// The model: hierarchical
+    /// The model: hierarchical, logistic or bnn
     pub model: Option<String>,
     #[command(flatten)]
     pub config: Config,

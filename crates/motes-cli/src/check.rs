@@ -1,6 +1,9 @@
 //! `motes check-model`: a model's derivatives against finite differences.
 
-use motes::Ended;
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use motes::{Ended, Settings, memory};
 
 use crate::args::CheckArgs;
 use crate::models::{self, Source};
@@ -8,16 +11,20 @@ use crate::models::{self, Source};
 /// Checks every capability of a model and prints a line for each.
 pub fn check(args: CheckArgs) -> Result<Ended, String> {
     let mut config = args.config;
-    config.model = Some(models::name(args.model.as_deref(), None)?);
     let seed = config.seed.unwrap_or(0);
+    let name = models::name(args.model.as_deref(), None)?;
+    let shape = models::shape_before_data(&name, &config, 8);
+    memory::check(shape, &Settings { particles: 1, ..Settings::default() })?;
+    config.model = Some(name);
     let source = Source::load(&mut config)?;
-    let model = source.build::<f64>();
+    let model = source.build::<f64>()?;
     let checks = motes::check_model(&*model, seed).map_err(|e| e.to_string())?;
-    println!("{:34}  {:>12}  verdict", model.name(), "worst error");
+    let mut table = format!("{:34}  {:>12}  verdict\n", model.name(), "worst error");
     for check in &checks {
         let verdict = if check.passed() { "ok".into() } else { format!("WRONG: {}", check.place) };
-        println!("{:34}  {:>12.1e}  {verdict}", check.piece, check.error);
+        let _ = writeln!(table, "{:34}  {:>12.1e}  {verdict}", check.piece, check.error);
     }
+    std::io::stdout().write_all(table.as_bytes()).map_err(|e| format!("cannot print: {e}; try again"))?;
     match checks.iter().find(|c| !c.passed()) {
         None => Ok(Ended::Complete),
         Some(c) => Err(format!(

@@ -55,13 +55,46 @@ config! {
     /// The column to explain [default: the last]
     #[arg(long, value_name = "COL", help_heading = "Data")]
     target: String,
+    /// Columns to leave out (logistic, bnn) [default: id, of the embedded data]
+    #[arg(long, value_name = "COL,...", value_delimiter = ',', help_heading = "Data")]
+    drop: Vec<String>,
+    /// A CSV file to test on, standardised with the training moments (logistic)
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    test: PathBuf,
+    /// The fraction of rows to test on; 0 trains on everything (logistic, bnn) [default: 0.2]
+    #[arg(long, value_name = "F", help_heading = "Data")]
+    test_fraction: f64,
+    /// The seed of that split, equal to scikit-learn's (logistic, bnn) [default: 0]
+    #[arg(long, value_name = "S", help_heading = "Data")]
+    split_seed: u32,
+    /// Take features as they are (logistic, bnn)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Data")]
+    no_standardize: bool,
+    /// V of the prior N(theta 1, V I) of the weights (logistic) [default: 5]
+    #[arg(long, value_name = "V", allow_negative_numbers = true, help_heading = "Data")]
+    prior_variance: f64,
+    /// Add an intercept with its own prior N(0, V), not tied to theta (logistic)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Data")]
+    intercept: bool,
+    /// The labels of --data, where those are images in the IDX format (bnn)
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    labels: PathBuf,
+    /// The labels to tell apart, for images (bnn) [default: 4,9]
+    #[arg(long, value_name = "L,...", value_delimiter = ',', help_heading = "Data")]
+    classes: Vec<u8>,
+    /// How many of these images to draw, by --data-seed; 0 for all (bnn) [default: 1000]
+    #[arg(long, value_name = "M", help_heading = "Data")]
+    subsample: usize,
+    /// The number of hidden units (bnn) [default: 40]
+    #[arg(long, value_name = "H", help_heading = "Data")]
+    hidden: usize,
     /// The number of generated observations D_x (hierarchical) [default: 100]
     #[arg(long, value_name = "D", help_heading = "Data")]
     dim: usize,
     /// The theta that data are generated with (hierarchical) [default: 1]
-    #[arg(long, value_name = "T", allow_negative_numbers = true, help_heading = "Data")]
+    #[arg(long, value_name = "T", allow_hyphen_values = true, help_heading = "Data")]
     true_theta: f64,
-    /// The seed that data are generated with (hierarchical) [default: 0]
+    /// The seed that data are generated or drawn with (hierarchical, bnn) [default: 0]
     #[arg(long, value_name = "S", help_heading = "Data")]
     data_seed: u64,
     /// pgd, pqn, pmgd, soul, em, mean-field, marginal-mh or joint-mh [default: pgd]
@@ -77,7 +110,7 @@ config! {
     #[arg(long, value_name = "B", help_heading = "Algorithm")]
     burn_in: u64,
     /// The step size h, or auto: at most the model's default and half of 1 over the largest curvature [default: auto]
-    #[arg(long, value_name = "H", allow_negative_numbers = true, help_heading = "Algorithm")]
+    #[arg(long, value_name = "H", allow_hyphen_values = true, help_heading = "Algorithm")]
     step_size: StepSize,
     /// Let the step size decay as H (1 + k/k0)^-p
     #[arg(long, value_name = "p,k0", help_heading = "Algorithm")]
@@ -104,10 +137,10 @@ config! {
     #[arg(long, value_name = "B", help_heading = "Algorithm")]
     batch: usize,
     /// The initial value of theta [default: 0]
-    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Algorithm")]
+    #[arg(long, value_name = "X", allow_hyphen_values = true, help_heading = "Algorithm")]
     init_theta: f64,
     /// The initial value of all particles, or prior [default: 0]
-    #[arg(long, value_name = "X|prior", allow_negative_numbers = true, help_heading = "Algorithm")]
+    #[arg(long, value_name = "X|prior", allow_hyphen_values = true, help_heading = "Algorithm")]
     init_particles: InitParticles,
     /// The seed of all randomness [default: 0]
     #[arg(long, value_name = "S", help_heading = "Algorithm")]
@@ -204,10 +237,13 @@ impl Config {
 
     /// Parses the text of a config file.
     pub fn parse(text: &str) -> Result<Config, String> {
-        let table: toml::Table = toml::from_str(text).map_err(|e| {
-            format!("{}; correct it or write a new one with `motes fit`", one_line(e.message()))
+        // Not a TOML table, which cannot hold whole numbers beyond 2^63.
+        let table: serde_json::Map<String, serde_json::Value> = toml::from_str(text).map_err(|e| {
+            let before = e.span().and_then(|span| text.as_bytes().get(..span.start)).unwrap_or_default();
+            let line = 1 + before.iter().filter(|b| **b == b'\n').count();
+            format!("line {line}: {}; correct it or write a new one with `motes fit`", one_line(e.message()))
         })?;
-        match table.get("version").and_then(toml::Value::as_integer) {
+        match table.get("version").and_then(|v| v.as_i64()) {
             Some(v) if v == i64::from(VERSION) => {}
             Some(v) if v > i64::from(VERSION) => {
                 return Err(format!(
@@ -224,9 +260,13 @@ impl Config {
                 .unwrap_or("remove it".into());
             return Err(format!("there is no setting '{key}'; {guess}"));
         }
-        table
-            .try_into()
-            .map_err(|e: toml::de::Error| format!("{}; correct that setting", one_line(e.message())))
+        toml::from_str(text).map_err(|e| {
+            let wrong = |(key, value): &(&String, &serde_json::Value)| {
+                serde_json::from_value::<Config>(serde_json::json!({ key.as_str(): value })).is_err()
+            };
+            let setting = table.iter().find(wrong).map_or("a setting", |(key, _)| key);
+            format!("{setting}: {}; correct that setting", one_line(e.message()))
+        })
     }
 
     /// All keys a file may have.
@@ -237,9 +277,45 @@ impl Config {
     }
 
     /// The text of a config file.
-    pub fn to_toml(&self) -> String {
+    pub fn to_toml(&self) -> Result<String, String> {
+        if let Some(path) = [&self.data, &self.test].into_iter().flatten().find(|p| p.to_str().is_none()) {
+            return Err(format!(
+                "the name of {} is not UTF-8 and cannot be kept in config.toml; rename it",
+                path.display()
+            ));
+        }
         let body = toml::to_string(self).expect("a config is plain data");
-        format!("# Replay with: motes fit --config <this file>\n{body}")
+        Ok(format!("# Replay with: motes fit --config <this file>\n{body}"))
+    }
+
+    /// Sets aside what this config says about its data or algorithm where the flags choose others.
+    pub fn make_way_for(&mut self, flags: &Config) {
+        let toy = self.model.as_deref() == Some("hierarchical");
+        let generated =
+            toy && (flags.dim.is_some() || flags.true_theta.is_some() || flags.data_seed.is_some());
+        if flags.data.is_some() && !generated {
+            (self.dim, self.true_theta, self.data_seed) = (None, None, None);
+        } else if generated && flags.data.is_none() {
+            (self.data, self.target) = (None, None);
+        }
+        let split = flags.test_fraction.is_some() || flags.split_seed.is_some();
+        if flags.test.is_some() {
+            (self.test_fraction, self.split_seed) = (None, None);
+        } else if split {
+            self.test = None;
+        }
+        if flags.data.is_some() || flags.labels.is_some() || flags.test.is_some() || split || generated {
+            self.data_sha256 = None;
+        }
+        // What was written out for another algorithm need not suit this one.
+        if flags.algorithm.is_some() && flags.algorithm != self.algorithm {
+            (self.preconditioner, self.adjust, self.adjust_after) = (None, None, None);
+            (self.joint_update, self.init_theta) = (None, None);
+            if flags.algorithm == Some(Algorithm::Em) {
+                (self.particles, self.step_size, self.step_decay) = (None, None, None);
+                (self.init_particles, self.grow, self.warm_start, self.batch) = (None, None, None, None);
+            }
+        }
     }
 
     /// The settings that the choices amount to; `h` resolves auto once the model is known.
@@ -249,6 +325,7 @@ impl Config {
             let refused = [
                 ("--particles", self.particles.is_some()),
                 ("--step-size", self.step_size.is_some()),
+                ("--step-decay", self.step_decay.is_some()),
                 ("--adjust", self.adjust == Some(true)),
                 ("--preconditioner", self.preconditioner.is_some_and(|p| p != Preconditioner::None)),
                 ("--init-particles", self.init_particles.is_some()),
@@ -272,13 +349,19 @@ impl Config {
             },
             step_decay: self.step_decay,
             grow: self.grow.clone().unwrap_or_default(),
-            preconditioner: self.preconditioner.unwrap_or(Preconditioner::None),
+            preconditioner: self.preconditioner.unwrap_or(match algorithm {
+                Algorithm::Pgd | Algorithm::Soul | Algorithm::MeanField => defaults.preconditioner,
+                _ => Preconditioner::None,
+            }),
             adjust: self.adjust.unwrap_or(false),
             adjust_after: self.adjust_after.unwrap_or(burn_in / 2),
             joint_update: self.joint_update.unwrap_or(JointUpdate::Pgd),
             warm_start: self.warm_start,
             init_theta: self.init_theta.unwrap_or(0.0),
-            init_particles: self.init_particles.unwrap_or(InitParticles::Value(0.0)),
+            init_particles: self.init_particles.unwrap_or(match algorithm {
+                Algorithm::MeanField | Algorithm::Em => InitParticles::Value(0.0),
+                _ => defaults.init_particles,
+            }),
             seed: self.seed.unwrap_or(0),
             batch: self.batch,
             metrics_every: self.metrics_every.unwrap_or(0),
@@ -341,6 +424,9 @@ pub struct Defaults {
     pub steps: u64,
     pub step_size: f64,
     pub precision: Precision,
+    /// For algorithms whose theta takes gradient steps.
+    pub preconditioner: Preconditioner,
+    pub init_particles: InitParticles,
 }
 
 /// A message of several lines as one.

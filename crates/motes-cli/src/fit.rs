@@ -1,5 +1,6 @@
 //! `motes fit` and `motes resume`.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use motes::memory;
@@ -13,12 +14,35 @@ use crate::models::{self, Source};
 use crate::progress::{Interrupt, Progress};
 use crate::show;
 
+/// More threads than any machine has cores only take long to start.
+const MAX_THREADS: usize = 1024;
+
 /// A run that is fully described and can begin.
 struct Plan {
     config: Config,
+    /// The config as it is written.
+    text: String,
+    /// Whether the step size was chosen here.
+    auto: bool,
     settings: Settings,
     source: Source,
     how: How,
+}
+
+impl Plan {
+    /// What people should know before the first step.
+    fn tell(&self) {
+        if self.how.quiet {
+            return;
+        }
+        self.source.notes.iter().for_each(|note| say!("{note}"));
+        if self.auto {
+            say!("step size {} (auto)", self.settings.step_size);
+        }
+        if self.settings.accepts() && self.settings.adjust_after > 0 {
+            say!("accept-reject begins after {} steps", self.settings.adjust_after);
+        }
+    }
 }
 
 /// Where a run begins.
@@ -29,17 +53,18 @@ enum From {
 
 /// Fits a model.
 pub fn fit(args: FitArgs) -> Result<Ended, String> {
-    let file = args.config_file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+    let mut file = args.config_file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let model = models::name(args.model.as_deref(), file.model.as_deref())?;
     let mut flags = args.config;
     flags.model = Some(model);
-    if let Some(path) = &flags.data {
+    file.make_way_for(&flags);
+    let mut config = flags.or(file);
+    for path in [&mut config.data, &mut config.test].into_iter().flatten() {
         // A run is resumed from anywhere.
-        let absolute = std::path::absolute(path);
-        flags.data =
-            Some(absolute.map_err(|e| format!("cannot use {}: {e}; check the path", path.display()))?);
+        let absolute = std::path::absolute(&path);
+        *path = absolute.map_err(|e| format!("cannot use {}: {e}; check the path", path.display()))?;
     }
-    start(flags.or(file), args.how, From::Scratch { out: args.out })
+    start(config, args.how, From::Scratch { out: args.out })
 }
 
 /// Continues a run.
@@ -70,10 +95,14 @@ fn start(mut config: Config, how: How, from: From) -> Result<Ended, String> {
     let precision = config.precision.unwrap_or(defaults.precision);
     let real_bytes = if precision == Precision::F32 { 4 } else { 8 };
     let mut settings = config.settings(&defaults)?;
-    if how.threads == Some(0) {
-        return Err("--threads 0 leaves nobody to work; use 1 or more, or leave it out".into());
+    match how.threads {
+        Some(0) => return Err("--threads 0 leaves nobody to work; use 1 or more, or leave it out".into()),
+        Some(t) if t > MAX_THREADS => {
+            return Err(format!("--threads {t} is more than {MAX_THREADS}; leave it out to use all cores"));
+        }
+        _ => {}
     }
-    memory::check(models::shape_before_data(&config, real_bytes), &settings)?;
+    memory::check(models::shape_before_data(&model, &config, real_bytes), &settings)?;
     let source = Source::load(&mut config)?;
     if config.data_sha256.as_ref().is_some_and(|sha| *sha != source.sha256) {
         return Err(
@@ -84,13 +113,11 @@ fn start(mut config: Config, how: How, from: From) -> Result<Ended, String> {
     let auto = !matches!(config.step_size, Some(StepSize::Value(_))) && settings.algorithm != Algorithm::Em;
     if auto {
         // The curvature needs no precision of its own.
-        settings.step_size = settings.auto_step_size(&*source.build::<f64>());
+        settings.step_size = settings.auto_step_size(&*source.build::<f64>()?);
     }
     config = config.resolved(&settings, precision);
-    let plan = Plan { config, settings, source, how };
-    if auto && !plan.how.quiet {
-        eprintln!("step size {} (auto)", plan.settings.step_size);
-    }
+    let text = config.to_toml()?;
+    let plan = Plan { config, text, auto, settings, source, how };
     match precision {
         Precision::F32 => carry_out::<f32>(plan, from),
         Precision::F64 => carry_out::<f64>(plan, from),
@@ -98,19 +125,13 @@ fn start(mut config: Config, how: How, from: From) -> Result<Ended, String> {
 }
 
 fn carry_out<F: Real>(plan: Plan, from: From) -> Result<Ended, String> {
-    let model = plan.source.build::<F>();
+    let model = plan.source.build::<F>()?;
     let model = &*model;
     plan.settings.validate(model).map_err(|e| e.to_string())?;
     let real_bytes = size_of::<F>();
     let d_x = model.d_x();
     let shape = memory::Shape { d_theta: model.d_theta(), d_x, data_bytes: 0, real_bytes };
     memory::check(shape, &plan.settings)?;
-    if !plan.how.quiet {
-        plan.source.notes.iter().for_each(|note| eprintln!("{note}"));
-        if plan.settings.accepts() && plan.settings.adjust_after > 0 {
-            eprintln!("accept-reject begins after {} steps", plan.settings.adjust_after);
-        }
-    }
     let pool = Pool::new(plan.how.threads).map_err(|e| e.to_string())?;
     let interrupt = Interrupt::install().map_err(|e| format!("cannot listen for Ctrl-C: {e}; try again"))?;
     pool.install(|| loop_and_write(&plan, model, from, interrupt)).map_err(|e| e.to_string())
@@ -123,26 +144,27 @@ fn loop_and_write<F: Real>(
     mut interrupt: Interrupt,
 ) -> Result<Ended, Error> {
     let (settings, recording) = (&plan.settings, plan.config.recording());
-    let config = plan.config.to_toml();
     let (mut state, mut directory) = match from {
         From::Scratch { out } => {
             let out = match out {
                 Some(out) => out,
                 None => next_default(model.name(), settings.algorithm)?,
             };
-            let directory = RunDirectory::create(&out, &config, model, settings, recording)?;
+            let directory = RunDirectory::create(&out, &plan.text, model, settings, recording)?;
+            plan.tell();
             (motes::start(model, settings)?, directory)
         }
         From::Directory(dir) => {
             let mut state = State::initial(model, settings);
             let (directory, warnings) = RunDirectory::resume(&dir, model, settings, recording, &mut state)?;
-            warnings.iter().for_each(|w| eprintln!("warning: {w}"));
-            RunDirectory::write_config(&dir, &config)?;
+            warnings.iter().for_each(|w| say!("warning: {w}"));
+            RunDirectory::write_config(&dir, &plan.text)?;
+            plan.tell();
             if state.k == 0 {
                 state = motes::start(model, settings)?;
             }
             if !plan.how.quiet {
-                eprintln!("going on from step {}", state.k);
+                say!("going on from step {}", state.k);
             }
             (state, directory)
         }
@@ -155,16 +177,22 @@ fn loop_and_write<F: Real>(
     if ended == Ended::Early {
         if !plan.how.quiet {
             let dir = directory.path().display();
-            eprintln!("stopped after step {} of {}; go on with: motes resume {dir}", state.k, settings.steps);
+            say!("stopped after step {} of {}; go on with: motes resume {dir}", state.k, settings.steps);
         }
         return Ok(ended);
     }
     let seconds = directory.seconds_before() + spent.as_secs_f64();
     let choices = serde_json::to_value(&plan.config).expect("a config is plain data");
-    let summary = Summary::of(model, settings, choices, &state, seconds);
+    let mut summary = Summary::of(model, settings, choices, &state, seconds);
+    summary.data = plan.source.remember.as_ref().map(|r| serde_json::to_value(r).expect("plain data"));
     directory.finish(model, settings, &state, spent, &summary)?;
+    if !plan.how.no_report {
+        crate::report::after_run(directory.path());
+    }
     if !plan.how.quiet {
-        print!("{}", show::summary(&summary, model, settings, &state, directory.path()));
+        let text = show::summary(&summary, model, settings, &state, directory.path());
+        // The files are written: whoever has closed the pipe has seen enough.
+        let _ = std::io::stdout().write_all(text.as_bytes());
     }
     Ok(ended)
 }

@@ -1,33 +1,51 @@
-//! The `motes` command line: fit, resume, check-model, completions.
+//! The `motes` command line: fit, resume, predict, report, check-model, completions.
+
+/// Prints a line on stderr; that nobody listens is no error.
+macro_rules! say {
+    ($($part:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($part)*);
+    }};
+}
 
 mod args;
 mod check;
 mod config;
 mod fit;
 mod models;
+mod predict;
 mod progress;
+mod report;
 mod show;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
 use motes::Ended;
 
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(e) if !e.use_stderr() => {
             let _ = e.print(); // help and version
             return ExitCode::SUCCESS;
+        }
+        Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = e.print();
+            return ExitCode::from(2);
         }
         Err(e) => return failure(&usage_sentence(&e)),
     };
     let result = match cli.command {
         Command::Fit(args) => fit::fit(args),
         Command::Resume(args) => fit::resume(args),
+        Command::Predict(args) => predict::predict(args),
+        Command::Report(args) => report::report(args),
         Command::CheckModel(args) => check::check(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -43,23 +61,37 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command line, on which a negative number is a value wherever one may stand: refusals then name its flag.
+fn command() -> clap::Command {
+    let numbers = |arg: clap::Arg| {
+        let takes_value = arg.get_long().is_some() && arg.get_action().takes_values();
+        if takes_value { arg.allow_negative_numbers(true) } else { arg }
+    };
+    Cli::command().mut_subcommands(|sub| sub.mut_args(numbers))
+}
+
 fn failure(sentence: &str) -> ExitCode {
-    eprintln!("motes: {sentence}");
+    say!("motes: {sentence}");
     ExitCode::from(2)
 }
 
 /// What clap has to say, in one sentence.
 fn usage_sentence(error: &clap::Error) -> String {
-    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return error.to_string();
-    }
     let text = error.render().to_string();
-    let mut parts = Vec::new();
-    for line in text.lines().map(str::trim) {
+    let mut parts: Vec<String> = Vec::new();
+    // After the usage come only pointers to the help.
+    for line in text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:")) {
         if let Some(problem) = line.strip_prefix("error: ") {
-            parts.push(problem.trim_end_matches(':').to_string());
+            let whole = "not a whole number of 0 or more";
+            parts.push(problem.replace("invalid digit found in string", whole));
         } else if let Some(tip) = line.strip_prefix("tip: ") {
             parts.push(tip.to_string());
+        } else if let Some(values) = line.strip_prefix('[') {
+            parts.push(format!("the {}", values.trim_end_matches(']')));
+        } else if let Some(problem) = parts.last_mut().filter(|p| p.ends_with(':')) {
+            // What is missing stands on a line of its own.
+            problem.push(' ');
+            problem.push_str(line);
         }
     }
     if !parts.iter().any(|p| p.contains(';')) {

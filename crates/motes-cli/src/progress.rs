@@ -69,12 +69,7 @@ impl<F: Real> Observer<F> for Progress {
                 if self.last_line.elapsed() >= Duration::from_secs(LINE_SECONDS) && rate > 0.0 {
                     self.last_line = Instant::now();
                     let left = (self.steps - info.k) as f64 / rate;
-                    eprintln!(
-                        "step {} of {}, {} steps/s, {left:.0} s to go",
-                        info.k,
-                        self.steps,
-                        grouped(rate)
-                    );
+                    say!("step {} of {}, {} steps/s, {left:.0} s to go", info.k, self.steps, grouped(rate));
                 }
             }
         }
@@ -94,6 +89,9 @@ impl Interrupt {
             signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&flag))?;
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
         }
+        // A file that grows too large is then a failed write with a remedy, not a sudden death.
+        #[cfg(unix)]
+        signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
         Ok(Interrupt(flag))
     }
 }

@@ -62,6 +62,11 @@ pub fn summary<F: Real>(
         more(&mut out, names.len());
     }
     out.push('\n');
+    if let Some(m) = summary.metrics {
+        let rows = summary.data.as_ref().and_then(|d| d.get("test_rows")?.as_u64()).unwrap_or(0);
+        let error = 100.0 * m.test_error;
+        let _ = writeln!(out, "  test      error {error:.2} % and LPPD {:.4} on {rows} rows", m.lppd);
+    }
     if let Some(a) = summary.diagnostics.acceptance {
         let _ = writeln!(out, "  accepted  {:.1} % of moves", 100.0 * a);
     }

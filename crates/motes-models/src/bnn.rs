@@ -112,15 +112,21 @@ impl<F: Real> Bnn<F> {
 
     /// The probability of each class for each row of features, averaged over the particles x.
     ///
-    /// Has the thread pool to itself.
-    pub fn predict(&self, features: &[f64], x: &[F]) -> Result<Vec<f64>, ModelError> {
-        let labels = vec![0; features.len().div_ceil(self.inputs)];
-        check(Labelled { features, labels: &labels }, self.inputs, self.classes, "new")?;
+    /// # Panics
+    ///
+    /// If `features` are not whole rows, or x not whole particles.
+    pub fn predict(&self, features: &[f64], x: &[F]) -> Vec<f64> {
+        assert!(features.len().is_multiple_of(self.inputs), "rows of {} features expected", self.inputs);
+        assert!(x.len().is_multiple_of(self.d_w() + self.classes * self.hidden), "whole particles expected");
+        if features.is_empty() {
+            return Vec::new();
+        }
+        let labels = vec![0; features.len() / self.inputs];
         let set =
             TestSet::new(Labelled { features, labels: &labels }, [self.inputs, self.hidden, self.classes]);
         let mut state = vec![0.0; set.state_len()];
         set.accumulate(x, &mut state);
-        Ok(set.probabilities(&state))
+        set.probabilities(&state)
     }
 
     /// The number of input weights D_w; the output weights follow them.
@@ -258,6 +264,10 @@ impl<F: Real> Model<F> for Bnn<F> {
 
     fn default_step_size(&self) -> f64 {
         0.1
+    }
+
+    fn variational_adam(&self) -> bool {
+        true
     }
 
     fn theta_terms(&self) -> Option<&[f64]> {

@@ -2,18 +2,19 @@
 
 use motes::model::{ExactEm, LogDensity, MStep, Prior, ThetaHessian};
 use motes::noise::{Noise, Purpose};
-use motes::simd::dispatch;
+use motes::simd::{dispatch, sum_lanes};
 use motes::{At, Model, ModelError, Real};
 
-/// Narrow clouds are walked several rows at a time, beside as many copies of y.
-const WIDE: usize = 64;
-const LANES: usize = 8;
+/// Clouds with fewer coordinates are walked several rows at a time, beside as many copies of y.
+const NARROW: usize = 4096;
+/// Enough additions at once to hide how long each takes.
+const LANES: usize = 32;
 
 /// D_x latent variables, each observed once.
 #[derive(Clone, Debug)]
 pub struct Hierarchical<F> {
     d: usize,
-    /// y, repeated until it is at least [`WIDE`] long.
+    /// y; in copies whose length is a multiple of [`LANES`], if it is short.
     y: Vec<F>,
     y_mean: f64,
     terms: [f64; 1],
@@ -23,7 +24,8 @@ impl<F: Real> Hierarchical<F> {
     /// The model for observations y, of which there must be at least one.
     pub fn new(y: &[f64]) -> Self {
         assert!(!y.is_empty(), "the hierarchical model needs at least one observation");
-        let copies = WIDE.div_ceil(y.len());
+        let to_whole_lanes = LANES >> y.len().trailing_zeros().min(LANES.trailing_zeros());
+        let copies = if y.len() < NARROW { to_whole_lanes * 4usize.div_ceil(y.len()) } else { 1 };
         Hierarchical {
             d: y.len(),
             y: std::iter::repeat_n(y, copies).flatten().map(|v| F::of(*v)).collect(),
@@ -184,12 +186,20 @@ fn gradients_kernel<F: Real, const FMA: bool>(x: &[F], y: &[F], theta: F, grad: 
     let mut sums = [0.0; LANES];
     for (x, grad) in x.chunks(y.len()).zip(grad.chunks_mut(y.len())) {
         let y = &y[..x.len()];
-        for i in 0..x.len() {
-            grad[i] = y[i] + theta - (x[i] + x[i]);
+        let whole = x.len() / LANES * LANES;
+        for i in (0..whole).step_by(LANES) {
+            let (x, y, grad) = (&x[i..i + LANES], &y[i..i + LANES], &mut grad[i..i + LANES]);
+            for j in 0..LANES {
+                grad[j] = y[j] + theta - (x[j] + x[j]);
+                sums[j] += x[j].f64();
+            }
         }
-        add_lanes(x, &mut sums);
+        for i in whole..x.len() {
+            grad[i] = y[i] + theta - (x[i] + x[i]);
+            sums[i - whole] += x[i].f64();
+        }
     }
-    sums.iter().sum()
+    sum_lanes(sums)
 }
 
 dispatch! {
@@ -200,19 +210,14 @@ dispatch! {
 #[inline(always)]
 fn sum_kernel<F: Real, const FMA: bool>(x: &[F]) -> f64 {
     let mut sums = [0.0; LANES];
-    add_lanes(x, &mut sums);
-    sums.iter().sum()
-}
-
-#[inline(always)]
-fn add_lanes<F: Real>(x: &[F], sums: &mut [f64; LANES]) {
     let chunks = x.chunks_exact(LANES);
     for (s, v) in sums.iter_mut().zip(chunks.remainder()) {
         *s += v.f64();
     }
     for chunk in chunks {
-        for (s, v) in sums.iter_mut().zip(chunk) {
-            *s += v.f64();
+        for j in 0..LANES {
+            sums[j] += chunk[j].f64();
         }
     }
+    sum_lanes(sums)
 }

@@ -3,6 +3,8 @@
 mod bnn;
 pub mod data;
 mod hierarchical;
+pub mod logistic;
 
 pub use bnn::{Bnn, Labelled, Products};
 pub use hierarchical::Hierarchical;
+pub use logistic::Logistic;

@@ -341,6 +341,28 @@ fn falling_steps_and_growing_clouds_drive_the_variance_to_the_posteriors() {
     assert!(z(&Settings { grow, ..fixed }) > 6.0);
 }
 
+/// From the step named on, and equally often from each old particle.
+#[test]
+fn grown_particles_are_copies_of_old_ones_chosen_at_random() {
+    let model = Hierarchical::<f64>::new(&[1.0, 2.0]);
+    let grow = Growth(vec![(3, 4004)]);
+    let settings =
+        Settings { particles: 4, steps: 5, burn_in: 0, grow, keep_clouds: 0, ..Settings::default() };
+    let mut observer = |info: &StepInfo<'_, f64>| {
+        assert_eq!(info.cloud.n(), if info.k < 3 { 4 } else { 4004 });
+        if info.k == 3 {
+            let (old, new) = info.cloud.as_slice().split_at(8);
+            let children = |parent: &[f64]| new.chunks_exact(2).filter(|row| *row == parent).count();
+            let counts: Vec<usize> = old.chunks_exact(2).map(children).collect();
+            // 4000 draws of probability 1/4: a standard deviation of 27.4 each.
+            assert!(counts.iter().sum::<usize>() == 4000 && counts.iter().all(|c| c.abs_diff(1000) < 110));
+        }
+        Flow::Continue
+    };
+    let mut state = motes::start(&model, &settings).expect("a start");
+    motes::run(&model, &settings, &mut state, None, &mut [&mut observer]).expect("a run");
+}
+
 /// h_k belongs to the step from k to k + 1: the variances follow the recursion that says so, and not its neighbour.
 #[test]
 fn the_step_size_decays_as_documented() {

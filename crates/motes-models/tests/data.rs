@@ -80,7 +80,7 @@ fn accepts_marks_line_ends_quotes_and_blanks() {
     let data = classify(text, None, &[]).unwrap();
     assert_eq!(data.features, [1.0, 2.0, 3.0, -0.5]);
     assert_eq!(data.feature_names, ["a", "b, c"]);
-    assert_eq!((data.classes, data.labels), (["no".into(), "y\"es".into()], vec![0, 1]));
+    assert_eq!((data.classes, data.labels), (vec!["no".into(), "y\"es".into()], vec![0, 1]));
 }
 
 #[test]
@@ -104,12 +104,12 @@ fn classes_are_sorted_as_numbers_or_text() {
         let rows: String = labels.iter().map(|l| format!("1,{l}\n")).collect();
         classify(&format!("a,y\n{rows}"), None, &[]).map(|c| (c.classes, c.labels))
     };
-    assert_eq!(of(["10", "9", "9.0", "1e1"]).unwrap(), (["9".into(), "10".into()], vec![1, 0, 0, 1]));
-    assert_eq!(of(["b", "a", "a", "b"]).unwrap(), (["a".into(), "b".into()], vec![1, 0, 0, 1]));
+    assert_eq!(of(["10", "9", "9.0", "1e1"]).unwrap(), (vec!["9".into(), "10".into()], vec![1, 0, 0, 1]));
+    assert_eq!(of(["b", "a", "a", "b"]).unwrap(), (vec!["a".into(), "b".into()], vec![1, 0, 0, 1]));
     assert_eq!(of(["10", "9x", "9x", "10"]).unwrap().0, ["10", "9x"]);
     refused(
         of(["a", "a", "a", "a"]),
-        "data.csv, column 'y': the only class is 'a'; choose a column of two classes with --target or add rows of the other class",
+        "data.csv, column 'y': the only class is 'a'; choose a column of two classes with --target or add rows of another class",
     );
     refused(
         of(["3", "a", "2", "10"]),

@@ -6,8 +6,10 @@ use crate::{Particles, Real};
 
 /// Coordinates that one block of the moment sums covers.
 const TILE: usize = 512;
-/// Narrow clouds are summed several rows at a time, so that the vector units have something to do.
-const WIDE: usize = 64;
+/// Clouds with fewer coordinates are summed several rows at a time, so that the vector units have something to do.
+const NARROW: usize = 16;
+/// Rows of wider clouds that are added up before the sums are touched.
+const ROWS: usize = 4;
 
 /// Sums over k > k_b; their size does not depend on the number of steps.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +46,7 @@ impl Averages {
         let parallel = (n * d) as f64 * 0.5 > INLINE_NANOSECONDS && d > TILE;
         let tiles = ((&mut self.x[..], TILE), (&mut self.x2[..], TILE));
         let Ok(()) = for_each2(parallel, tiles.0, tiles.1, |tile, sums, squares| {
-            if d >= WIDE {
+            if d > NARROW {
                 add_columns(x, d, tile * TILE, sums, squares);
             } else {
                 add_narrow(x, d, sums, squares);
@@ -71,7 +73,7 @@ impl Averages {
 }
 
 dispatch! {
-    /// Adds columns `first..first + sums.len()` of a row-major cloud, row after row.
+    /// Adds columns `first..first + sums.len()` of a row-major cloud.
     fn add_columns<F: Real>(x: &[F], d: usize, first: usize, sums: &mut [f64], squares: &mut [f64]) = columns_kernel
 }
 
@@ -84,47 +86,72 @@ fn columns_kernel<F: Real, const FMA: bool>(
     squares: &mut [f64],
 ) {
     let width = sums.len();
-    let (mut s1, mut s2) = ([0.0f64; TILE], [0.0f64; TILE]);
-    let (s1, s2) = (&mut s1[..width], &mut s2[..width]);
-    for row in x.chunks_exact(d) {
+    let squares = &mut squares[..width];
+    let mut groups = x.chunks_exact(ROWS * d);
+    for rows in &mut groups {
+        let (a, b) = (&rows[first..first + width], &rows[d + first..d + first + width]);
+        let (c, e) =
+            (&rows[2 * d + first..2 * d + first + width], &rows[3 * d + first..3 * d + first + width]);
+        for j in 0..width {
+            let (a, b, c, e) = (a[j].f64(), b[j].f64(), c[j].f64(), e[j].f64());
+            sums[j] += (a + b) + (c + e);
+            squares[j] += (a * a + b * b) + (c * c + e * e);
+        }
+    }
+    for row in groups.remainder().chunks_exact(d) {
         let row = &row[first..first + width];
         for j in 0..width {
             let v = row[j].f64();
-            s1[j] += v;
-            s2[j] += v * v;
+            sums[j] += v;
+            squares[j] += v * v;
         }
-    }
-    for j in 0..width {
-        sums[j] += s1[j];
-        squares[j] += s2[j];
     }
 }
 
 dispatch! {
-    /// The same for all columns of a cloud with fewer than `WIDE` of them: lane j holds coordinate j mod d.
+    /// The same for all columns of a cloud with at most `NARROW` of them: lane j holds coordinate j mod d.
     fn add_narrow<F: Real>(x: &[F], d: usize, sums: &mut [f64], squares: &mut [f64]) = narrow_kernel
 }
 
 #[inline(always)]
 fn narrow_kernel<F: Real, const FMA: bool>(x: &[F], d: usize, sums: &mut [f64], squares: &mut [f64]) {
-    let lanes = WIDE / d * d;
-    let (mut s1, mut s2) = ([0.0f64; WIDE], [0.0f64; WIDE]);
-    let (a1, a2) = (&mut s1[..lanes], &mut s2[..lanes]);
+    // A power of two is a whole number of rows of 1, 2, 4, 8 or 16, in registers; other widths take what fits.
+    if NARROW.is_multiple_of(d) {
+        add_lanes::<F>(x, d, NARROW, sums, squares);
+    } else {
+        add_lanes::<F>(x, d, NARROW / d * d, sums, squares);
+    }
+}
+
+#[inline(always)]
+fn add_lanes<F: Real>(x: &[F], d: usize, lanes: usize, sums: &mut [f64], squares: &mut [f64]) {
+    let (mut s1, mut s2) = ([0.0f64; NARROW], [0.0f64; NARROW]);
     let mut rows = x.chunks_exact(lanes);
     for row in &mut rows {
         for j in 0..lanes {
             let v = row[j].f64();
-            a1[j] += v;
-            a2[j] += v * v;
+            s1[j] += v;
+            s2[j] += v * v;
         }
     }
     for (j, v) in rows.remainder().iter().enumerate() {
-        a1[j] += v.f64();
-        a2[j] += v.f64() * v.f64();
+        s1[j] += v.f64();
+        s2[j] += v.f64() * v.f64();
     }
-    for j in 0..lanes {
-        sums[j % d] += a1[j];
-        squares[j % d] += a2[j];
+    // By halves while they hold whole rows: one addition after the other would take as long as a small step.
+    let mut lanes = lanes;
+    while lanes.is_multiple_of(2 * d) {
+        lanes /= 2;
+        for j in 0..lanes {
+            s1[j] += s1[lanes + j];
+            s2[j] += s2[lanes + j];
+        }
+    }
+    for (s1, s2) in s1[..lanes].chunks_exact(d).zip(s2[..lanes].chunks_exact(d)) {
+        for j in 0..d {
+            sums[j] += s1[j];
+            squares[j] += s2[j];
+        }
     }
 }
 
@@ -134,7 +161,9 @@ mod tests {
 
     #[test]
     fn moments_equal_the_plain_sums() {
-        for (n, d) in [(1, 1), (7, 1), (100, 1), (13, 3), (5, 63), (4, 64), (3, 700), (40, 9)] {
+        for (n, d) in
+            [(1, 1), (7, 1), (100, 1), (13, 3), (5, 16), (9, 17), (4, 64), (3, 700), (7, 1100), (40, 9)]
+        {
             let value = |i: usize| (i as f64 * 0.37).sin() + 2.0;
             let rows: Vec<f64> = (0..n * d).map(value).collect();
             let mut averages = Averages::new(1, d);

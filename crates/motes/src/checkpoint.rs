@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::write_atomically;
-use crate::{Acceptance, Error, Particles, Real, State, instruction_set};
+use crate::files::{Durable, write_atomically};
+use crate::{Acceptance, Error, Real, State, instruction_set};
 
 const MAGIC: &[u8; 8] = b"MOTESCP1";
 /// A header holds a few numbers and the sizes of at most `MAX_PARTICLES` kept clouds.
@@ -75,12 +75,9 @@ impl Header {
             && self.d == state.cloud.d()
             && self.d > 0
             && self.lengths.iter().zip(expected).enumerate().all(|(i, (&have, want))| match i {
-                1 => have.is_multiple_of(self.d) && have <= state.cloud.capacity(),
-                7 => have <= state.batches.means.capacity(),
-                9 => {
-                    kept.and_then(|n| n.checked_mul(self.d)) == Some(have)
-                        && have <= state.kept.data.capacity()
-                }
+                1 => have.is_multiple_of(self.d) && have <= state.cloud.room(),
+                7 => have <= state.batches.room(),
+                9 => kept.and_then(|n| n.checked_mul(self.d)) == Some(have) && have <= state.kept.room(),
                 _ => have == want,
             })
     }
@@ -194,14 +191,14 @@ pub fn decode<F: Real>(input: impl Read, state: &mut State<F>) -> Result<Header,
     }
     let l = header.lengths;
     let theta = input.array(Vec::new(), l[0])?;
-    let cloud = input.array(Vec::with_capacity(state.cloud.capacity()), l[1])?;
+    let cloud = input.array(Vec::with_capacity(state.cloud.room()), l[1])?;
     let memory = input.array(Vec::new(), l[2])?;
     let mean_theta = input.array(Vec::new(), l[3])?;
     let (x, x2) = (input.array(Vec::new(), l[4])?, input.array(Vec::new(), l[5])?);
     let current = input.array(Vec::new(), l[6])?;
-    let means = input.array(Vec::with_capacity(state.batches.means.capacity()), l[7])?;
+    let means = input.array(Vec::with_capacity(state.batches.room()), l[7])?;
     let spread = input.array(Vec::new(), l[8])?;
-    let kept = input.array(Vec::with_capacity(state.kept.data.capacity()), l[9])?;
+    let kept = input.array(Vec::with_capacity(state.kept.room()), l[9])?;
     let (variational, predictive) = (input.array(Vec::new(), l[10])?, input.array(Vec::new(), l[11])?);
     if !input.ends_well() {
         return Err("fails its checksum".into());
@@ -209,7 +206,7 @@ pub fn decode<F: Real>(input: impl Read, state: &mut State<F>) -> Result<Header,
 
     state.k = header.k;
     state.theta = theta;
-    state.cloud = Particles::from_rows(cloud, header.d);
+    state.cloud.replace(cloud);
     (state.memory, state.variational, state.predictive) = (memory, variational, predictive);
     state.averages.steps = header.steps_averaged;
     state.averages.particles = header.particles_averaged;
@@ -241,7 +238,7 @@ impl Generations {
     pub fn write<F: Real>(&self, state: &State<F>, header: &Header) -> Result<(), Error> {
         fs::create_dir_all(&self.dir).map_err(Error::write(&self.dir))?;
         let path = self.dir.join(format!("{:020}.motes", state.k));
-        write_atomically(&path, |out| encode(state, header, out))?;
+        write_atomically(&path, Durable::Yes, |out| encode(state, header, out))?;
         for old in self.list()?.into_iter().filter(|p| *p <= path).skip(2) {
             fs::remove_file(&old).map_err(Error::write(&old))?;
         }
@@ -249,30 +246,40 @@ impl Generations {
     }
 
     /// Loads the newest generation that can be trusted. Returns its header, if there is any, and what is wrong
-    /// with newer ones.
+    /// with newer ones. A file that is whole but belongs to other settings is an error: the run must not go back
+    /// behind it.
     pub fn load<F: Real>(&self, state: &mut State<F>) -> Result<(Option<Header>, Vec<String>), Error> {
         let mut warnings = Vec::new();
         for path in self.list()? {
             let file = File::open(&path).map_err(Error::read(&path))?;
             match decode(std::io::BufReader::with_capacity(1 << 16, file), state) {
                 Ok(header) => return Ok((Some(header), warnings)),
+                Err(problem) if is_whole(&path)? => {
+                    let remedy = "put back the config.toml and the motes that it was written with, or start a new run with fit --config";
+                    return Err(Error::File { path, problem: format!("{problem}; {remedy}") });
+                }
                 Err(problem) => warnings.push(format!("{} {problem}", path.display())),
             }
         }
         Ok((None, warnings))
     }
 
-    /// Removes generations newer than step k, which a resumed run will write again.
+    /// Removes generations newer than step k, which a resumed run will write again, and unfinished ones.
     pub fn forget_after(&self, k: u64) -> Result<(), Error> {
         let newest = self.dir.join(format!("{k:020}.motes"));
-        for path in self.list()?.into_iter().filter(|p| *p > newest) {
+        let newer = self.list()?.into_iter().filter(|p| *p > newest);
+        for path in newer.chain(self.files("tmp")?) {
             fs::remove_file(&path).map_err(Error::write(&path))?;
         }
         Ok(())
     }
 
-    /// The files there are, newest first.
+    /// The generations there are, newest first.
     fn list(&self) -> Result<Vec<PathBuf>, Error> {
+        self.files("motes")
+    }
+
+    fn files(&self, extension: &str) -> Result<Vec<PathBuf>, Error> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -280,11 +287,19 @@ impl Generations {
         };
         let mut paths: Vec<PathBuf> = entries
             .filter_map(|e| Some(e.ok()?.path()))
-            .filter(|p| p.extension().is_some_and(|e| e == "motes"))
+            .filter(|p| p.extension().is_some_and(|e| e == extension))
             .collect();
         paths.sort_unstable_by(|a, b| b.cmp(a));
         Ok(paths)
     }
+}
+
+/// Whether a file is as it was written: its last four bytes are the checksum of all the others.
+fn is_whole(path: &Path) -> Result<bool, Error> {
+    let bytes = fs::read(path).map_err(Error::read(path))?;
+    Ok(bytes.split_last_chunk().is_some_and(|(body, stored)| {
+        body.starts_with(&MAGIC[..7]) && crc32fast::hash(body).to_le_bytes() == *stored
+    }))
 }
 
 /// A short digest of a text, to tell whether a checkpoint belongs to it.

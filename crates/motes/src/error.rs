@@ -22,7 +22,7 @@ pub enum Error {
     },
     /// The iterates left every reasonable range.
     #[error(
-        "the run diverged at step {step}: {what} = {norm:.3e} with h = {h}; try --step-size {suggestion} (the last good checkpoint is kept)"
+        "the run diverged at step {step}: {what} = {norm:.3e} with h = {h}; try --step-size {suggestion} (earlier checkpoints are kept)"
     )]
     Diverged {
         /// The step that could not be completed.

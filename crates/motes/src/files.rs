@@ -6,9 +6,19 @@ use std::path::Path;
 
 use crate::Error;
 
-/// Writes a file under a temporary name, syncs it, and renames it into place.
+/// Whether a file must survive a crash of the machine, which costs some milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durable {
+    /// It must: the run cannot be continued without it.
+    Yes,
+    /// It can be made again from what is durable.
+    No,
+}
+
+/// Writes a file under a temporary name and renames it into place, so that no reader ever sees half of it.
 pub fn write_atomically(
     path: &Path,
+    durable: Durable,
     write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
 ) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
@@ -18,10 +28,14 @@ pub fn write_atomically(
         let mut file = BufWriter::with_capacity(1 << 16, File::create(&temporary)?);
         write(&mut file)?;
         file.flush()?;
+        if durable == Durable::No {
+            return fs::rename(&temporary, path);
+        }
         file.get_ref().sync_all()?;
         fs::rename(&temporary, path)?;
-        // The rename itself must survive a crash too.
-        path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+        // The rename itself must survive too.
+        let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
     })();
     if result.is_err() {
         let _ = fs::remove_file(&temporary);

@@ -43,6 +43,11 @@ impl<F: Real> KeptClouds<F> {
         if settings.averages_clouds() && capacity >= settings.max_particles() { capacity } else { 0 }
     }
 
+    /// How many numbers may be kept.
+    pub(crate) fn room(&self) -> usize {
+        if self.every == 0 { 0 } else { self.capacity * self.d }
+    }
+
     /// The particles kept, as rows.
     pub fn rows(&self) -> usize {
         self.data.len() / self.d.max(1)

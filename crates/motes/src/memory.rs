@@ -31,22 +31,25 @@ fn check_against(shape: Shape, settings: &Settings, available: u128) -> Result<(
         Algorithm::MarginalMh | Algorithm::JointMh => 2,
         _ => 1,
     };
-    let cloud = n * d * real;
+    // N and D_x may each be anything up to 2^64: the products saturate.
+    let cloud = n.saturating_mul(d).saturating_mul(real);
     let kept = if settings.keep_clouds == 0 || clouds == 0 || cloud > MAX_BYTES as u128 {
         0
     } else {
         (MAX_PARTICLES as u128 * d * real).min(MAX_BYTES as u128)
     };
     let theta = 16 * (shape.d_theta as u128) * (shape.d_theta as u128);
-    let need = clouds * cloud + 3 * 8 * d + kept + theta + shape.data_bytes;
+    let all_clouds = clouds.saturating_mul(cloud);
+    let rest = 3 * 8 * d + kept + theta + shape.data_bytes;
+    let need = all_clouds.saturating_add(rest);
     if need <= available {
         return Ok(());
     }
     Err(format!(
         "this run needs {}: {clouds} x {n} particles x {d} coordinates x {real} bytes = {} for clouds, {} for data and averages, but {} are available; use fewer particles, smaller data or --precision f32",
         size(need),
-        size(clouds * cloud),
-        size(need - clouds * cloud),
+        size(all_clouds),
+        size(rest),
         size(available)
     ))
 }

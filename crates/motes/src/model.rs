@@ -79,6 +79,11 @@ pub trait Model<F: Real>: Send + Sync {
         None
     }
 
+    /// Whether mean-field inference moves its Gaussian by Adam rather than by plain gradient steps.
+    fn variational_adam(&self) -> bool {
+        false
+    }
+
     /// The number of terms in each component of the theta-gradient (the diagonal Lambda of eq. IW2gradalg2).
     fn theta_terms(&self) -> Option<&[f64]> {
         None
@@ -156,6 +161,10 @@ pub trait Predictive<F: Real>: Sync {
     fn state_len(&self) -> usize;
     /// Takes the particles x into account. Has the thread pool to itself; bits must not depend on its size.
     fn accumulate(&self, x: &[F], state: &mut [f64]);
+    /// Whether metrics are of the final cloud alone, not of all clouds after burn-in: networks are costly to evaluate.
+    fn final_cloud_only(&self) -> bool {
+        false
+    }
     /// The metrics of all particles taken into account so far.
     fn metrics(&self, state: &[f64]) -> Metrics;
 }

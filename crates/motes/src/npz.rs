@@ -2,20 +2,70 @@
 //!
 //! Own code for the few header bytes: the crates made for it bring compressors (some in C) that nothing here uses.
 
-use std::io::{Read, Seek, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 
+use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
 use crate::Real;
 
 /// Writes arrays one after the other.
-pub struct NpzWriter<W: Write + Seek>(ZipWriter<W>);
+pub struct NpzWriter<W: Write + Seek>(ZipWriter<FirstError<W>>);
+
+/// Reports the first failure and swallows everything after it: a zip writer that is dropped after an error tries to
+/// finish the archive, and prints that it could not.
+struct FirstError<W> {
+    inner: W,
+    failed: bool,
+    /// Where the writer is, and how far it has been, as long as it only pretends.
+    at: u64,
+    end: u64,
+}
+
+impl<W> FirstError<W> {
+    fn report<T>(&mut self, result: std::io::Result<T>) -> std::io::Result<T> {
+        self.failed |= result.as_ref().is_err_and(|e| e.kind() != std::io::ErrorKind::Interrupted);
+        result
+    }
+
+    fn move_to(&mut self, at: u64) -> u64 {
+        (self.at, self.end) = (at, self.end.max(at));
+        at
+    }
+}
+
+impl<W: Write> Write for FirstError<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = if self.failed { Ok(bytes.len()) } else { self.inner.write(bytes) };
+        let written = self.report(written)?;
+        self.move_to(self.at + written as u64);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        let flushed = if self.failed { Ok(()) } else { self.inner.flush() };
+        self.report(flushed)
+    }
+}
+
+impl<W: Seek> Seek for FirstError<W> {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        let pretended = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::End(by) => self.end.checked_add_signed(by),
+        };
+        let at = if self.failed { Ok(pretended.unwrap_or(self.at)) } else { self.inner.seek(to) };
+        let at = self.report(at)?;
+        Ok(self.move_to(at))
+    }
+}
 
 impl<W: Write + Seek> NpzWriter<W> {
     /// An archive with nothing in it yet.
     pub fn new(writer: W) -> Self {
-        NpzWriter(ZipWriter::new(writer))
+        NpzWriter(ZipWriter::new(FirstError { inner: writer, failed: false, at: 0, end: 0 }))
     }
 
     /// Opens the next array; its values follow by [`NpzWriter::values`].
@@ -35,7 +85,7 @@ impl<W: Write + Seek> NpzWriter<W> {
             .compression_method(CompressionMethod::Stored)
             .last_modified_time(DateTime::default())
             .large_file(count * size >= u32::MAX as usize - 4096);
-        self.0.start_file(format!("{name}.npy"), options).map_err(std::io::Error::other)?;
+        self.0.start_file(format!("{name}.npy"), options).map_err(io_error)?;
         let dims: Vec<String> = shape.iter().map(|n| format!("{n},")).collect();
         let dict = format!("{{'descr': '{code}', 'fortran_order': False, 'shape': ({}), }}", dims.join(" "));
         // Magic, version and length take 10 bytes; the values start at a multiple of 64.
@@ -59,7 +109,15 @@ impl<W: Write + Seek> NpzWriter<W> {
 
     /// Writes the archive's directory.
     pub fn finish(self) -> std::io::Result<()> {
-        self.0.finish().map(drop).map_err(std::io::Error::other)
+        self.0.finish().map(drop).map_err(io_error)
+    }
+}
+
+/// The system's own error, which knows its kind, where there is one.
+fn io_error(error: ZipError) -> std::io::Error {
+    match error {
+        ZipError::Io(error) => error,
+        other => std::io::Error::other(other),
     }
 }
 

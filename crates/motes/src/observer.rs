@@ -18,7 +18,8 @@ pub struct StepInfo<'a, F> {
     pub acceptance: Option<f64>,
     /// Predictive metrics of this cloud alone, where they are asked for.
     pub metrics: Option<Metrics>,
-    /// The sums over the cloud that moved theta (gradients, Hessians or statistics), in a fixed order.
+    /// What the theta-rule made of its sums over the cloud (gradients, Hessians or statistics), which are taken in a fixed
+    /// order: equal bits here mean equal gradients. Empty before the first step.
     pub sums: &'a [f64],
 }
 

@@ -7,20 +7,23 @@ use crate::Real;
 pub struct Particles<F> {
     data: Vec<F>,
     d: usize,
+    /// How many numbers there will ever be.
+    room: usize,
 }
 
 impl<F: Real> Particles<F> {
     /// N copies of the same value, with room for `capacity` particles so that growth never reallocates.
     pub fn filled(n: usize, d: usize, value: f64, capacity: usize) -> Self {
-        let mut data = Vec::with_capacity(capacity.max(n) * d);
+        let room = capacity.max(n) * d;
+        let mut data = Vec::with_capacity(room);
         data.resize(n * d, F::of(value));
-        Particles { data, d }
+        Particles { data, d, room }
     }
 
     /// Takes over a row-major buffer; its length must be a multiple of `d`.
     pub fn from_rows(data: Vec<F>, d: usize) -> Self {
         assert!(d > 0 && data.len().is_multiple_of(d), "rows of {d} expected");
-        Particles { data, d }
+        Particles { room: data.len(), data, d }
     }
 
     /// The number of particles N.
@@ -43,9 +46,15 @@ impl<F: Real> Particles<F> {
         &mut self.data
     }
 
-    /// How many numbers there is room for.
-    pub(crate) fn capacity(&self) -> usize {
-        self.data.capacity()
+    /// How many numbers there will ever be.
+    pub(crate) fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Takes over other coordinates; the room stays.
+    pub(crate) fn replace(&mut self, data: Vec<F>) {
+        debug_assert!(data.len().is_multiple_of(self.d) && data.len() <= self.room);
+        self.data = data;
     }
 
     /// Particle n.
@@ -53,16 +62,15 @@ impl<F: Real> Particles<F> {
         &self.data[n * self.d..(n + 1) * self.d]
     }
 
+    /// Exchanges two particles.
+    pub(crate) fn swap(&mut self, a: usize, b: usize) {
+        for i in 0..self.d {
+            self.data.swap(a * self.d + i, b * self.d + i);
+        }
+    }
+
     /// Appends a copy of particle n.
     pub fn push_copy(&mut self, n: usize) {
         self.data.extend_from_within(n * self.d..(n + 1) * self.d);
-    }
-
-    /// The largest magnitude of any coordinate; NaN if there is one.
-    pub fn max_abs(&self) -> f64 {
-        self.data.iter().fold(0.0, |m: f64, x| {
-            let a = x.f64().abs();
-            if a.is_nan() || m.is_nan() { f64::NAN } else { m.max(a) }
-        })
     }
 }

@@ -1,12 +1,12 @@
 //! The run directory: the only contract between computing and reading.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::checkpoint::{self, Generations, Header};
-use crate::files::write_atomically;
+use crate::files::{Durable, write_atomically};
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::npz::NpzWriter;
 use crate::settings::{Algorithm, Settings};
@@ -61,12 +61,9 @@ impl RunDirectory {
         recording: Recording,
     ) -> Result<Self, Error> {
         match fs::read_dir(path) {
-            Ok(mut entries) => {
-                if entries.next().is_some() {
-                    return Err(Error::Settings(format!(
-                        "{} is not empty and is left as it is; choose another --out, or continue that run with `motes resume`",
-                        path.display()
-                    )));
+            Ok(entries) => {
+                if entries.into_iter().any(|e| !e.is_ok_and(|e| is_false_start(&e))) {
+                    return Err(not_empty(path));
                 }
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
@@ -74,17 +71,19 @@ impl RunDirectory {
             }
             Err(e) => return Err(Error::write(path)(e)),
         }
+        let mut trace = open_locked(path)?;
+        if trace.metadata().map_err(Error::read(path))?.len() > 0 {
+            return Err(not_empty(path)); // somebody else was faster
+        }
         Self::write_config(path, config)?;
-        let file = path.join("trace.csv");
-        let mut trace = File::create(&file).map_err(Error::write(&file))?;
         let header = trace_header(model, settings);
-        trace.write_all(header.as_bytes()).map_err(Error::write(&file))?;
-        Self::open(path, trace, header.len() as u64, 0.0, settings, model.d_theta(), recording)
+        trace.write_all(header.as_bytes()).map_err(Error::write(&path.join("trace.csv")))?;
+        Ok(Self::open(path, trace, header.len() as u64, 0.0, settings, model.d_theta(), recording))
     }
 
     /// Writes (or replaces) the config of a run.
     pub fn write_config(path: &Path, config: &str) -> Result<(), Error> {
-        write_atomically(&path.join("config.toml"), |out| out.write_all(config.as_bytes()))
+        write_atomically(&path.join("config.toml"), Durable::Yes, |out| out.write_all(config.as_bytes()))
     }
 
     /// Opens the directory of an interrupted or finished run and brings `state` to its last good checkpoint.
@@ -97,6 +96,8 @@ impl RunDirectory {
         recording: Recording,
         state: &mut State<F>,
     ) -> Result<(Self, Vec<String>), Error> {
+        // Before anything is read or cut: another process may be at work.
+        let mut trace = open_locked(path)?;
         let generations = Generations::new(checkpoint::directory(path));
         let (header, mut warnings) = generations.load(state)?;
         for warning in &mut warnings {
@@ -104,10 +105,10 @@ impl RunDirectory {
                 if header.is_some() { "the older generation is used" } else { "the run starts again" };
             warning.push_str(&format!(": {older}"));
         }
-        let digest = settings_digest(settings);
+        let digest = settings_digest(settings, recording);
         let text = trace_header(model, settings);
         let (trace_bytes, seconds) = match &header {
-            Some(h) if h.settings != digest => {
+            Some(h) if h.settings != digest || state.k > settings.steps => {
                 return Err(Error::File {
                     path: path.join("config.toml"),
                     problem: "was changed since the checkpoint was written; put it back, or start a new run with fit --config".into(),
@@ -124,8 +125,6 @@ impl RunDirectory {
             ));
         }
         let file = path.join("trace.csv");
-        let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&file);
-        let mut trace = open().map_err(Error::write(&file))?;
         if state.k == 0 {
             trace.set_len(0).and_then(|()| trace.write_all(text.as_bytes())).map_err(Error::write(&file))?;
         }
@@ -141,7 +140,7 @@ impl RunDirectory {
         trace.set_len(trace_bytes).map_err(Error::write(&file))?;
         trace.seek(SeekFrom::End(0)).map_err(Error::write(&file))?;
         generations.forget_after(state.k)?;
-        let directory = Self::open(path, trace, trace_bytes, seconds, settings, model.d_theta(), recording)?;
+        let directory = Self::open(path, trace, trace_bytes, seconds, settings, model.d_theta(), recording);
         Ok((directory, warnings))
     }
 
@@ -153,25 +152,19 @@ impl RunDirectory {
         settings: &Settings,
         d_theta: usize,
         recording: Recording,
-    ) -> Result<Self, Error> {
-        if trace.try_lock().is_err() {
-            return Err(Error::Settings(format!(
-                "another motes is writing to {}; wait for it, or stop it first",
-                path.display()
-            )));
-        }
-        Ok(RunDirectory {
+    ) -> Self {
+        RunDirectory {
             path: path.to_path_buf(),
             trace: BufWriter::with_capacity(1 << 16, trace),
             trace_bytes,
             recording,
             columns: Columns::of(settings, d_theta),
             generations: Generations::new(checkpoint::directory(path)),
-            settings_digest: settings_digest(settings),
+            settings_digest: settings_digest(settings, recording),
             seconds_before,
             ticker: Ticker::new(CHECKPOINT_INTERVAL),
             line: Vec::new(),
-        })
+        }
     }
 
     /// Where the directory is.
@@ -202,7 +195,8 @@ impl RunDirectory {
             float(line, info.h);
         }
         if self.columns.particles {
-            float(line, info.cloud.n() as f64);
+            line.push(b',');
+            line.extend_from_slice(itoa::Buffer::new().format(info.cloud.n()).as_bytes());
         }
         if self.columns.acceptance {
             match info.acceptance {
@@ -218,7 +212,7 @@ impl RunDirectory {
         }
         line.push(b'\n');
         self.trace_bytes += line.len() as u64;
-        self.trace.write_all(line).map_err(Error::write(&self.path.join("trace.csv")))
+        self.trace.write_all(line).map_err(|e| Error::write(&self.path.join("trace.csv"))(e))
     }
 
     /// Whether a checkpoint should be written after step k.
@@ -254,11 +248,11 @@ impl RunDirectory {
         self.checkpoint(state, spent)?;
         let trace = self.path.join("trace.csv");
         let traced = self.columns.theta;
-        write_atomically(&self.path.join("posterior.npz"), |out| {
+        write_atomically(&self.path.join("posterior.npz"), Durable::No, |out| {
             write_posterior(out, &trace, traced, model, settings, state)
         })?;
         let json = serde_json::to_string_pretty(summary).map_err(std::io::Error::other);
-        write_atomically(&self.path.join("summary.json"), |out| {
+        write_atomically(&self.path.join("summary.json"), Durable::No, |out| {
             out.write_all(json?.as_bytes())?;
             out.write_all(b"\n")
         })
@@ -295,10 +289,41 @@ fn trace_header<F: Real>(model: &dyn Model<F>, settings: &Settings) -> String {
     names.join(",") + "\n"
 }
 
-/// The digest of all settings but the number of steps, which resuming may raise.
-fn settings_digest(settings: &Settings) -> u32 {
-    let fixed = Settings { steps: 0, ..settings.clone() };
+/// The digest of all that the files depend on but the number of steps, which resuming may raise.
+fn settings_digest(settings: &Settings, recording: Recording) -> u32 {
+    let fixed = (Settings { steps: 0, ..settings.clone() }, recording.trace_every);
     checkpoint::digest(&serde_json::to_string(&fixed).expect("settings are plain data"))
+}
+
+/// Opens the trace as it is, or a new one, and keeps every other process out for as long as it is open.
+fn open_locked(run: &Path) -> Result<File, Error> {
+    let path = run.join("trace.csv");
+    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let trace = open.map_err(Error::write(&path))?;
+    match trace.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(Error::Settings(format!(
+            "another motes is writing to {}; wait for it, or stop it first",
+            run.display()
+        ))),
+        // A file system without locks is no reason not to run.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(trace),
+    }
+}
+
+fn not_empty(run: &Path) -> Error {
+    Error::Settings(format!(
+        "{} is not empty and is left as it is; choose another --out, or continue that run with `motes resume`",
+        run.display()
+    ))
+}
+
+/// Whether an entry is what a run leaves behind that was killed before its config was written.
+fn is_false_start(entry: &fs::DirEntry) -> bool {
+    match entry.file_name().to_str() {
+        Some("config.toml.tmp") => true,
+        Some("trace.csv") => entry.metadata().is_ok_and(|m| m.is_file() && m.len() == 0),
+        _ => false,
+    }
 }
 
 fn write_posterior<F: Real>(

@@ -7,7 +7,7 @@ use crate::model::Predictive;
 use crate::moves::{Moves, Stepper, Streams};
 use crate::noise::{Noise, Purpose};
 use crate::record::RunDirectory;
-use crate::settings::Settings;
+use crate::settings::{Algorithm, Settings};
 use crate::summary::Metrics;
 use crate::{Error, Flow, Model, Observer, Particles, Real, State, StepInfo};
 
@@ -41,15 +41,16 @@ pub fn start<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Result<State
         let mut first = State::initial(model, &single);
         stepper.settle_theta(&mut first)?;
         for _ in 0..warm.steps {
-            stepper.step(&mut first, settings.step_size).map_err(|e| with_suggestion(e, model, settings))?;
+            stepper.step(&mut first, settings.step_size).map_err(|e| {
+                let algorithm = warm.algorithm.unwrap_or(settings.algorithm);
+                with_suggestion(e, model, &Settings { algorithm, ..settings.clone() })
+            })?;
         }
         state.theta.copy_from_slice(&first.theta);
         for row in state.cloud.as_mut_slice().chunks_exact_mut(model.d_x()) {
             row.copy_from_slice(first.cloud.row(0));
         }
     }
-    Stepper::new(model, Composition::of(settings), settings.seed, Streams::Run, 0, None, &sizes(settings))
-        .settle_theta(&mut state)?;
     Ok(state)
 }
 
@@ -72,6 +73,7 @@ pub fn run<F: Real>(
     let mut metrics = TestMetrics::new(model, settings);
     let began = Instant::now();
     if state.k == 0 {
+        stepper.settle_theta(state)?; // theta_0 = theta_*(X_0), where theta follows from the particles
         let mut info = StepInfo::new(state, settings.step_size_at(0), Moves::default(), &[]);
         info.metrics = metrics.of_cloud(info.k, info.cloud);
         if let Some(directory) = directory.as_deref_mut() {
@@ -139,7 +141,7 @@ impl<'m, F: Real> TestMetrics<'m, F> {
     }
 
     fn accumulate(&mut self, cloud: &Particles<F>, memory: &mut [f64]) {
-        if let Some(predictive) = self.predictive {
+        if let Some(predictive) = self.predictive.filter(|p| !p.final_cloud_only()) {
             let began = Instant::now();
             predictive.accumulate(cloud.as_slice(), memory);
             self.time += began.elapsed();
@@ -180,6 +182,9 @@ fn grow<F: Real>(
     for i in old..*n {
         let parent = (noise.uniform(*k, i as u64) * old as f64) as usize;
         state.cloud.push_copy(parent.min(old - 1));
+    }
+    if settings.algorithm == Algorithm::Soul {
+        state.cloud.swap(old - 1, *n - 1); // the next chain starts where this one ended
     }
     stepper.settle_theta(state)
 }

@@ -191,13 +191,17 @@ impl FromStr for StepDecay {
         let decay =
             text.split_once(',').and_then(|(p, k0)| Some((p.trim().parse().ok()?, k0.trim().parse().ok()?)));
         match decay {
-            Some((power, scale)) if (0.0..=10.0).contains(&power) && scale > 0.0 && f64::is_finite(scale) => {
-                Ok(StepDecay { power, scale })
-            }
+            Some((power, scale)) if (StepDecay { power, scale }).is_sound() => Ok(StepDecay { power, scale }),
             _ => Err(format!(
                 "step decay '{text}' is not p,k0 with 0 <= p <= 10 and k0 > 0; write for example 0.6,100"
             )),
         }
+    }
+}
+
+impl StepDecay {
+    fn is_sound(self) -> bool {
+        (0.0..=10.0).contains(&self.power) && self.scale > 0.0 && self.scale.is_finite()
     }
 }
 
@@ -224,11 +228,17 @@ impl FromStr for Growth {
         let items = text.split(',').filter(|item| !item.trim().is_empty());
         let pairs: Option<Vec<(u64, usize)>> = items.map(pair).collect();
         match pairs {
-            Some(p) if p.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 < w[1].1) => Ok(Growth(p)),
+            Some(p) if Growth(p.clone()).is_sound() => Ok(Growth(p)),
             _ => Err(format!(
                 "growth '{text}' is not k:N,... with rising steps and rising particle numbers; write for example 100:50,200:500"
             )),
         }
+    }
+}
+
+impl Growth {
+    fn is_sound(&self) -> bool {
+        self.0.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 < w[1].1)
     }
 }
 
@@ -386,6 +396,22 @@ impl Settings {
         if !self.init_theta.is_finite() {
             return Err(format!("--init-theta {} is not finite; choose a number", self.init_theta));
         }
+        if let InitParticles::Value(v) = self.init_particles
+            && !v.is_finite()
+        {
+            return Err(format!("--init-particles {v} is not finite; choose a number or prior"));
+        }
+        if let Some(decay) = self.step_decay.filter(|d| !d.is_sound()) {
+            return Err(format!(
+                "--step-decay {decay} is not p,k0 with 0 <= p <= 10 and k0 > 0; write for example 0.6,100"
+            ));
+        }
+        if self.warm_start.is_some_and(|w| w.steps == 0) {
+            return Err("a warm start of 0 steps does nothing; leave it out or ask for at least 1".into());
+        }
+        if !self.grow.is_sound() {
+            return Err(format!("--grow {} does not rise; let steps and particle numbers rise", self.grow));
+        }
         if let Some((k, n)) = self.grow.0.first() {
             if *n < self.particles {
                 return Err(format!(
@@ -429,6 +455,12 @@ impl Settings {
             return Err(format!(
                 "accept-reject steps and em need all data, so {} refuses --batch; leave one of them out",
                 if self.adjust { "--adjust".into() } else { algorithm.to_string() }
+            ));
+        }
+        if self.accepts() && self.adjust_after >= self.steps {
+            return Err(format!(
+                "--adjust-after {} leaves none of {} steps to accept or reject; choose a smaller number",
+                self.adjust_after, self.steps
             ));
         }
         if self.adjust && !matches!(algorithm, A::Pgd | A::Pqn | A::Pmgd) {

@@ -1,5 +1,18 @@
 //! One plain-Rust kernel, compiled twice: for AVX2 with FMA and for the baseline, chosen at run time.
 
+/// The sum of all lanes by halves: a chain of additions one after the other would take as long as a small step.
+#[inline(always)]
+pub fn sum_lanes<const N: usize>(mut lanes: [f64; N]) -> f64 {
+    let mut n = N;
+    while n > 1 {
+        n /= 2;
+        for i in 0..n {
+            lanes[i] += lanes[n + i];
+        }
+    }
+    lanes[0]
+}
+
 /// Whether the AVX2 instantiations may run here; std caches the answer.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]

@@ -18,7 +18,8 @@ pub struct State<F> {
     pub cloud: Particles<F>,
     /// What an adaptive preconditioner remembers.
     pub memory: Vec<f64>,
-    /// The means and the (unconstrained) variances s of a variational Gaussian, D_x of each; else empty.
+    /// The means and the (unconstrained) variances s of a variational Gaussian, D_x of each, and what Adam remembers of
+    /// both where it moves them; else empty.
     pub variational: Vec<f64>,
     /// What the model's test metrics remember of the clouds after burn-in.
     pub predictive: Vec<f64>,
@@ -114,6 +115,9 @@ impl<F: Real> State<F> {
         if settings.algorithm == Algorithm::MeanField {
             variational.resize(d_x, start);
             variational.resize(2 * d_x, 1.0);
+            if model.variational_adam() {
+                variational.resize(6 * d_x, 0.0);
+            }
         }
         State {
             k: 0,

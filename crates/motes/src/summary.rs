@@ -111,7 +111,7 @@ impl Summary {
 /// Mean and variance of each latent coordinate: of the averaged clouds, of the variational Gaussian, or exact.
 pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Option<(Vec<f64>, Vec<f64>)> {
     if !state.variational.is_empty() {
-        let (mu, s) = state.variational.split_at(model.d_x());
+        let (mu, s) = state.variational[..2 * model.d_x()].split_at(model.d_x());
         return Some((mu.to_vec(), s.iter().map(|s| softplus(*s)).collect()));
     }
     if state.cloud.n() > 0 {
@@ -132,6 +132,11 @@ fn metrics<F: Real>(model: &dyn Model<F>, settings: &Settings, state: &State<F>)
         variational_draws(settings, state, VARIATIONAL_DRAWS, |x| predictive.accumulate(x, &mut memory));
         return Some(predictive.metrics(&memory));
     }
+    if predictive.final_cloud_only() {
+        let mut memory = vec![0.0; predictive.state_len()];
+        predictive.accumulate(state.cloud.as_slice(), &mut memory);
+        return Some(predictive.metrics(&memory));
+    }
     (state.averages.particles > 0).then(|| predictive.metrics(&state.predictive))
 }
 
@@ -147,7 +152,7 @@ pub(crate) fn variational_draws<F: Real>(
 ) {
     const CHUNK: usize = 100;
     let d = state.cloud.d();
-    let (mu, s) = state.variational.split_at(d);
+    let (mu, s) = state.variational[..2 * d].split_at(d);
     let noise = Noise::new(settings.seed, Purpose::Variational);
     let mut x = vec![F::of(0.0); CHUNK.min(count) * d];
     for (step, first) in (0..count).step_by(CHUNK).enumerate() {

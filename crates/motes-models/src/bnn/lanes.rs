@@ -128,13 +128,11 @@ fn add_pair<F: Real, const FMA: bool, const L: usize, const NV: usize>(
     #[cfg(target_arch = "x86_64")]
     if FMA {
         if size_of::<F>() == 4 {
-            // SAFETY: a kernel with `FMA` runs only where the processor has AVX2 and FMA; F is f32 by its size.
-            unsafe { add_pair_f32(terms, panel, out) };
-        } else {
-            // SAFETY: likewise, and F is f64.
-            unsafe { add_pair_f64(terms, panel, out) };
+            // SAFETY: a kernel with `FMA` runs only where the processor has AVX2 and FMA; four bytes are f32.
+            return unsafe { add_pair_f32(terms, panel, out) };
         }
-        return;
+        // SAFETY: the same, and eight bytes are f64.
+        return unsafe { add_pair_f64(terms, panel, out) };
     }
     let [mut p, mut q] = *out;
     for i in 0..terms.len() {

@@ -59,6 +59,10 @@ impl<F: Real> Predictive<F> for TestSet<F> {
         2 * self.classes * self.labels.len()
     }
 
+    fn final_cloud_only(&self) -> bool {
+        true
+    }
+
     fn accumulate(&self, x: &[F], state: &mut [f64]) {
         let (d, width) = (self.d_x(), self.classes * self.labels.len());
         let pass = Pass { design: &self.design, inputs: self.inputs, classes: self.classes };

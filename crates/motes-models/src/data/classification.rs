@@ -3,6 +3,9 @@
 use super::csv::{drop_option, list, quoted};
 use super::{DataError, Table};
 
+/// The most classes that a column may have.
+const MOST_CLASSES: usize = 20;
+
 /// Features and the class of each row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Classification {
@@ -15,7 +18,7 @@ pub struct Classification {
     /// The column of the labels.
     pub target: String,
     /// What labels 0 and 1 stand for.
-    pub classes: [String; 2],
+    pub classes: Vec<String>,
     /// Rows left out because a value in use was missing.
     pub rows_dropped: usize,
 }
@@ -59,6 +62,20 @@ pub fn classification(
     target: Option<&str>,
     drop: &[String],
 ) -> Result<Classification, DataError> {
+    with_classes(table, target, drop, 2)
+}
+
+/// As [`classification`], for models that take more than two classes.
+pub fn multiclass(table: &Table, target: Option<&str>, drop: &[String]) -> Result<Classification, DataError> {
+    with_classes(table, target, drop, MOST_CLASSES)
+}
+
+fn with_classes(
+    table: &Table,
+    target: Option<&str>,
+    drop: &[String],
+    most: usize,
+) -> Result<Classification, DataError> {
     let target = match target {
         Some(name) => table.position(name, "--target")?,
         None => table.names().len() - 1,
@@ -81,7 +98,7 @@ pub fn classification(
         )));
     }
     let Features { features, rows, rows_dropped } = complete(table, &columns, Some(target))?;
-    let classes = two_classes(table, target, &rows)?;
+    let classes = find_classes(table, target, &rows, most)?;
     let labels = labels(table, target, &classes, &rows)?;
     let feature_names = columns.iter().map(|c| table.names()[*c].clone()).collect();
     Ok(Classification { features, feature_names, labels, target: name.clone(), classes, rows_dropped })
@@ -108,7 +125,13 @@ pub fn column(table: &Table, target: Option<&str>) -> Result<(Vec<f64>, usize), 
         Some(name) => table.position(name, "--target")?,
         None => table.names().len() - 1,
     };
-    let only = complete(table, &[position], None)?;
+    let only = complete(table, &[position], None).map_err(|e| {
+        // There is nothing to drop where one column is all that is asked for.
+        let drop = drop_option(&table.names()[position]);
+        DataError(
+            e.0.replace(&format!("leave the column out with {drop}"), "choose another column with --target"),
+        )
+    })?;
     Ok((only.features, only.rows_dropped))
 }
 
@@ -172,8 +195,7 @@ fn same(a: &str, b: &str) -> bool {
     a == b || as_number(a).is_some_and(|a| as_number(b) == Some(a))
 }
 
-fn two_classes(table: &Table, target: usize, rows: &[usize]) -> Result<[String; 2], DataError> {
-    const MOST: usize = 20;
+fn find_classes(table: &Table, target: usize, rows: &[usize], most: usize) -> Result<Vec<String>, DataError> {
     let mut found: Vec<&str> = Vec::new();
     for &row in rows {
         let class = table.cell(row, target).unwrap_or_default();
@@ -185,7 +207,7 @@ fn two_classes(table: &Table, target: usize, rows: &[usize]) -> Result<[String; 
                 "correct it, or write ? if it is missing",
             ));
         }
-        if found.len() <= MOST && !found.iter().any(|other| same(other, class)) {
+        if found.len() <= MOST_CLASSES && !found.iter().any(|other| same(other, class)) {
             found.push(class);
         }
     }
@@ -194,24 +216,25 @@ fn two_classes(table: &Table, target: usize, rows: &[usize]) -> Result<[String; 
     } else {
         found.sort();
     }
-    if let [a, b] = found[..] {
-        return Ok([a.into(), b.into()]);
+    if (2..=most).contains(&found.len()) {
+        return Ok(found.into_iter().map(String::from).collect());
     }
     let (file, name) = (table.name(), quoted(&table.names()[target]));
+    let wanted = if most == 2 { "two classes".into() } else { format!("2 to {most} classes") };
     Err(DataError(match found.len() {
         1 => format!(
-            "{file}, column {name}: the only class is {}; choose a column of two classes with --target or add rows of the other class",
+            "{file}, column {name}: the only class is {}; choose a column of {wanted} with --target or add rows of another class",
             quoted(found[0])
         ),
         n => format!(
-            "{file}, column {name}: there are {} classes ({}); choose a column of two classes with --target or keep the rows of two classes only",
-            if n > MOST { format!("more than {MOST}") } else { n.to_string() },
+            "{file}, column {name}: there are {} classes ({}); choose a column of {wanted} with --target or keep the rows of {wanted} only",
+            if n > MOST_CLASSES { format!("more than {MOST_CLASSES}") } else { n.to_string() },
             list(found.into_iter())
         ),
     }))
 }
 
-fn labels(table: &Table, target: usize, classes: &[String; 2], rows: &[usize]) -> Result<Vec<u8>, DataError> {
+fn labels(table: &Table, target: usize, classes: &[String], rows: &[usize]) -> Result<Vec<u8>, DataError> {
     let label = |&row: &usize| {
         let class = table.cell(row, target).unwrap_or_default();
         match classes.iter().position(|known| same(known, class)) {
@@ -220,7 +243,7 @@ fn labels(table: &Table, target: usize, classes: &[String; 2], rows: &[usize]) -
                 row,
                 target,
                 "is not a class of the training data",
-                &format!("use {} or {}", quoted(&classes[0]), quoted(&classes[1])),
+                &format!("use one of {}", list(classes.iter().map(String::as_str))),
             )),
         }
     };

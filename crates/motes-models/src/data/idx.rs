@@ -119,6 +119,11 @@ fn body<const D: usize>(
     Ok((dims, content))
 }
 
+/// Whether bytes are compressed or begin like an IDX file of bytes; a CSV file does neither.
+pub fn looks_like_idx(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0x1f, 0x8b]) || bytes.starts_with(&[0, 0])
+}
+
 /// Which images become a task, and how they are split.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskOptions {

@@ -8,9 +8,11 @@ mod standardize;
 
 use sha2::{Digest, Sha256};
 
-pub use classification::{Classification, Features, classification, classification_like, column, features};
+pub use classification::{
+    Classification, Features, classification, classification_like, column, features, multiclass,
+};
 pub use csv::{Table, read_table};
-pub use idx::{ImageTask, Images, TaskOptions, mnist, read_images, read_labels};
+pub use idx::{ImageTask, Images, TaskOptions, looks_like_idx, mnist, read_images, read_labels};
 pub use split::{Split, train_test_split};
 pub use standardize::Moments;
 
@@ -18,6 +20,12 @@ pub use standardize::Moments;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct DataError(String);
+
+impl DataError {
+    pub(crate) fn new(sentence: String) -> Self {
+        DataError(sentence)
+    }
+}
 
 /// The embedded data set: Breast Cancer Wisconsin (Original), W. H. Wolberg, CC BY 4.0; see data/README.md.
 pub mod wisconsin {

@@ -35,6 +35,8 @@ pub fn catalogue(n: usize, steps: u64, h: f64, h_accept: f64) -> Vec<Entry> {
     for algorithm in [A::Pgd, A::Pqn, A::Pmgd, A::Soul, A::Em] {
         add(&algorithm.to_string(), of(algorithm), Gives::All);
     }
+    let init_particles = InitParticles::Value(0.5);
+    add("mean-field", Settings { init_particles, ..of(A::MeanField) }, Gives::All);
     add("pmgd, numerical", of(A::Pmgd), Gives::NoMStep);
     for algorithm in [A::Pgd, A::Pqn, A::Pmgd] {
         add(&format!("{algorithm}, adjusted"), Settings { adjust: true, ..accepting(algorithm) }, Gives::All);

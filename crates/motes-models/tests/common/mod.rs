@@ -5,6 +5,7 @@ pub mod catalogue;
 pub mod models;
 pub mod table;
 pub mod theory;
+pub mod truth;
 pub mod z_scores;
 
 use motes::{Error, Model, Pool, Real, Settings, State};

@@ -189,6 +189,7 @@ fn measure<F: Real>(
     };
     let mut state = motes::start(model, &settings).expect("a start");
     motes::run(model, &settings, &mut state, None, &mut [&mut observer]).expect("a run");
+    assert_eq!(state.averages.steps, settings.steps - settings.burn_in);
     let theta = state.averages.theta_mean().expect("steps after burn-in")[0] - theta_star;
     let (means, variances) = state.averages.posterior().expect("a cloud");
     let means: Vec<f64> = means.iter().zip(y).map(|(m, y)| scale * m - 0.5 * (y + theta_star)).collect();

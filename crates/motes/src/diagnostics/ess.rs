@@ -35,6 +35,11 @@ impl BatchMeans {
         }
     }
 
+    /// How many numbers there are in a full set of means.
+    pub(crate) fn room(&self) -> usize {
+        MAX_BATCHES * self.current.len()
+    }
+
     /// Adds one value per component.
     pub fn add(&mut self, values: &[f64]) {
         let d = values.len();

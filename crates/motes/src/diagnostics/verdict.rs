@@ -43,7 +43,9 @@ impl Diagnostics {
         let acceptance = state.acceptance.rate();
         let judged = state.acceptance.worst_window.or(acceptance);
         let mut diagnostics = Diagnostics {
-            ess: (0..state.theta.len()).map(|i| state.batches.ess(i)).collect(),
+            ess: (0..state.theta.len())
+                .map(|i| state.batches.ess(i).filter(|_| settings.has_cloud()))
+                .collect(),
             acceptance,
             shadow_acceptance: shadow_now,
             verdict: "ok",
@@ -78,7 +80,7 @@ impl Diagnostics {
             diagnostics.verdict = "step-too-large";
             diagnostics.suggested_step_size = suggestion;
             diagnostics.advice = Some(format!(
-                "h = {h} is too large for these posteriors (an accept-reject step would keep {:.0} % of moves), so the cloud is biased; {} or add --adjust",
+                "h = {h} is too large for these posteriors (an accept-reject step would keep {:.0} % of moves), so the cloud is biased; {}",
                 100.0 * a,
                 remedy(suggestion)
             ));

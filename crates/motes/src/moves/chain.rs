@@ -31,13 +31,13 @@ impl<F: Real> Stepper<'_, F> {
                     rows.copy_within(from..from + d, i * d);
                     let x = &mut rows[i * d..(i + 1) * d];
                     if !F::langevin(&kit.noise, k, (i * d) as u64, x, grad, h) {
-                        return Err(Trouble::OutOfRange);
+                        return Err(Trouble::out_of_range(x));
                     }
                 }
             }
             Ok(())
         };
-        chain().map_err(|trouble| trouble.at(k, h, || state.cloud.max_abs()))?;
+        chain().map_err(|trouble| trouble.at(k, h))?;
         // The rule expects a slot per block; the chain's sums stand in the first.
         let used = Blocks::new(kit.model, n).count * kit.width;
         self.slots[kit.model.d_theta()..used].fill(0.0);

@@ -58,6 +58,8 @@ pub struct Stepper<'m, F: Real> {
     proposal: Vec<F>,
     /// The theta proposed with it.
     psi: Vec<f64>,
+    /// Where a variational Gaussian goes: the gradients in its means and variances.
+    directions: Vec<f64>,
 }
 
 /// What all blocks of a step share.
@@ -149,6 +151,10 @@ impl<'m, F: Real> Stepper<'m, F> {
             slots: vec![0.0; slots * width],
             proposal: if whole { vec![F::of(0.0); n * model.d_x()] } else { Vec::new() },
             psi: vec![0.0; model.d_theta()],
+            directions: vec![
+                0.0;
+                if composition.movement == Move::Variational { 2 * model.d_x() } else { 0 }
+            ],
         }
     }
 
@@ -209,10 +215,7 @@ impl<'m, F: Real> Stepper<'m, F> {
     }
 
     fn check_theta(&self, state: &State<F>, h: f64) -> Result<(), Error> {
-        let norm = state
-            .theta
-            .iter()
-            .fold(0.0f64, |m, t| if t.is_nan() || m.is_nan() { f64::NAN } else { m.max(t.abs()) });
+        let norm = max_abs(&state.theta);
         if norm <= F::LIMIT {
             return Ok(());
         }
@@ -265,9 +268,15 @@ impl<F: Real> Kit<'_, F> {
     }
 }
 
-/// A divergence; the run loop replaces the suggestion by one that knows the model.
-fn diverged(step: u64, what: &'static str, norm: f64, h: f64) -> Error {
-    Error::Diverged { step, what, norm, h, suggestion: h / 2.0 }
+/// The largest magnitude; NaN if there is one.
+fn max_abs<F: Real>(values: &[F]) -> f64 {
+    let larger = |m: f64, v: f64| if v.is_nan() || m.is_nan() { f64::NAN } else { m.max(v) };
+    values.iter().map(|v| v.f64().abs()).fold(0.0, larger)
+}
+
+/// A divergence on the way from k to k + 1; the run loop replaces the suggestion by one that knows the model.
+fn diverged(k: u64, what: &'static str, norm: f64, h: f64) -> Error {
+    Error::Diverged { step: k + 1, what, norm, h, suggestion: h / 2.0 }
 }
 
 /// How n particles are cut into blocks.

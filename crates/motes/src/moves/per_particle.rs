@@ -1,6 +1,6 @@
 //! Moves that treat each particle by itself: the unadjusted Langevin kernel, and MALA.
 
-use super::{Blocks, Kit, Moves, Stepper, Worker, diverged};
+use super::{Blocks, Kit, Moves, Stepper, Worker, diverged, max_abs};
 use crate::algorithms::Order;
 use crate::blocks::for_each2;
 use crate::model::LogDensity;
@@ -11,7 +11,8 @@ use crate::{At, Error, Model, ModelError, Real, State};
 /// What can go wrong inside a block.
 pub(super) enum Trouble {
     Model(ModelError),
-    OutOfRange,
+    /// A coordinate of this magnitude.
+    OutOfRange(f64),
 }
 
 impl From<ModelError> for Trouble {
@@ -21,11 +22,16 @@ impl From<ModelError> for Trouble {
 }
 
 impl Trouble {
-    /// The error for the user; `worst` measures the cloud only when it is needed.
-    pub(super) fn at(self, k: u64, h: f64, worst: impl FnOnce() -> f64) -> Error {
+    /// The trouble that some coordinate of x is in.
+    pub(super) fn out_of_range<F: Real>(x: &[F]) -> Self {
+        Trouble::OutOfRange(max_abs(x))
+    }
+
+    /// The error for the user.
+    pub(super) fn at(self, k: u64, h: f64) -> Error {
         match self {
             Trouble::Model(source) => Error::Model { step: k, source },
-            Trouble::OutOfRange => diverged(k, "|x|", worst(), h),
+            Trouble::OutOfRange(norm) => diverged(k, "|x|", norm, h),
         }
     }
 }
@@ -53,7 +59,7 @@ impl<F: Real> Stepper<'_, F> {
                 kit.move_block(&here, accept, x, slot)
             },
         );
-        moved.map_err(|trouble| trouble.at(k, h, || state.cloud.max_abs()))?;
+        moved.map_err(|trouble| trouble.at(k, h))?;
         let mut moves = Moves::default();
         if accept {
             moves.proposed = n as u64;
@@ -107,7 +113,7 @@ impl<F: Real> Kit<'_, F> {
             }
             None => {
                 if !F::langevin(&self.noise, here.k, draw, x, grad, here.h) {
-                    return Err(Trouble::OutOfRange);
+                    return Err(Trouble::out_of_range(x));
                 }
             }
         }
@@ -161,7 +167,7 @@ pub(super) fn propose<F: Real>(
     let (z, z_grad) = (&mut proposal[..x.len()], &mut proposal_grad[..x.len()]);
     z.copy_from_slice(x);
     if !F::langevin(noise, here.k, (here.first * d) as u64, z, &grad[..x.len()], here.h) {
-        return Err(Trouble::OutOfRange);
+        return Err(Trouble::out_of_range(z));
     }
     log_density.log_density(here.at(x), &mut at_x[..n], scratch)?;
     log_density.log_density(here.at(z), &mut log_ratio[..n], scratch)?;

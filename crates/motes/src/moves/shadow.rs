@@ -27,7 +27,7 @@ pub fn shadow_acceptance<F: Real>(model: &dyn Model<F>, state: &State<F>, seed: 
         let here = BlockStep { theta: &state.theta, k: state.k, h, batch: None, first, parallel: true };
         match propose(model, log_density, &noise, &here, x, &mut worker) {
             Ok(()) => sum += worker.log_ratio[..x.len() / d].iter().map(|l| l.min(0.0).exp()).sum::<f64>(),
-            Err(Trouble::OutOfRange) => {} // never accepted
+            Err(Trouble::OutOfRange(_)) => {} // never accepted
             Err(Trouble::Model(_)) => return None,
         }
     }

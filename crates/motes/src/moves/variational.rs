@@ -1,10 +1,12 @@
 //! The move of mean-field variational inference: a product Gaussian takes a gradient step, its draws are the cloud.
 
 use super::per_particle::Trouble;
-use super::{Blocks, Moves, Stepper, diverged};
+use super::{Blocks, Moves, Stepper, diverged, max_abs};
 use crate::algorithms::Order;
 use crate::blocks::for_each2;
 use crate::noise::Noise;
+use crate::rules::precondition;
+use crate::settings::Preconditioner;
 use crate::{At, Error, Real, State};
 
 /// Coordinates that one block of the column sums covers.
@@ -17,7 +19,8 @@ impl<F: Real> Stepper<'_, F> {
         let (n, k, d) = (state.cloud.n(), state.k, self.kit.model.d_x());
         let kit = &self.kit;
         let blocks = Blocks::new(kit.model, n);
-        let (mu, s) = state.variational.split_at_mut(d);
+        let (gaussian, adam) = state.variational.split_at_mut(2 * d);
+        let (mu, s) = gaussian.split_at_mut(d);
         let grads = &mut self.proposal[..n * d];
         draw(&kit.noise, k, mu, s, state.cloud.as_mut_slice());
         let (x, theta, batch) =
@@ -32,31 +35,62 @@ impl<F: Real> Stepper<'_, F> {
             debug_assert_eq!(kit.order, Order::Together);
             kit.rule.collect(kit.model, at, &worker.grad_theta, sums, &mut worker.scratch)
         })
-        .map_err(|e| Trouble::Model(e).at(k, h, || 0.0))?;
+        .map_err(|e| Trouble::Model(e).at(k, h))?;
 
+        // The columns' mean gradients first, then a step: plain, or by Adam.
+        let (to_mu, to_s) = self.directions.split_at_mut(d);
+        let (mu_now, s_now) = (&*mu, &*s);
         let parallel = blocks.parallel && d > TILE;
-        let tiles = ((&mut *mu, TILE), (&mut *s, TILE));
-        let moved = for_each2(parallel, tiles.0, tiles.1, |tile, mu, s| {
-            for (j, (mu, s)) in mu.iter_mut().zip(s).enumerate() {
-                let column = tile * TILE + j;
-                let sigma = softplus(*s).sqrt();
-                let (mut to_mu, mut to_sigma) = (0.0, 0.0);
-                for (x, g) in x.iter().zip(&*grads).skip(column).step_by(d) {
-                    to_mu += g.f64();
-                    to_sigma += g.f64() * (x.f64() - *mu) / sigma;
-                }
-                let slope = 1.0 / (1.0 + (-*s).exp()); // of softplus
-                *mu += h * to_mu / n as f64;
-                *s += h * slope * (0.5 / (sigma * sigma) + to_sigma / n as f64 / (2.0 * sigma));
-                if !(mu.abs() <= F::LIMIT && s.abs() <= F::LIMIT && softplus(*s) > 0.0) {
-                    return Err(mu.abs().max(s.abs()));
-                }
-            }
-            Ok(())
+        let Ok(()) = for_each2(parallel, (&mut *to_mu, TILE), (&mut *to_s, TILE), |tile, to_mu, to_s| {
+            let first = tile * TILE;
+            let columns = first..first + to_mu.len();
+            column_gradients(x, grads, d, &mu_now[columns.clone()], &s_now[columns], first, to_mu, to_s);
+            Ok::<_, std::convert::Infallible>(())
         });
-        moved.map_err(|norm| diverged(k, "|(mu, s)|", norm, h))?;
+        if !adam.is_empty() {
+            precondition(Preconditioner::Adam, None, k, &mut self.directions, adam);
+        }
+        for (value, direction) in gaussian.iter_mut().zip(&self.directions) {
+            *value += h * direction;
+        }
+        let norm = max_abs(gaussian);
+        if norm.is_nan() || norm > F::LIMIT || gaussian[d..].iter().any(|s| softplus(*s) <= 0.0) {
+            return Err(diverged(k, "|(mu, s)|", norm, h));
+        }
         self.update_theta(state, h)?;
         Ok(Moves::default())
+    }
+}
+
+/// The mean gradients of the free energy's negative with respect to mu and s, for some columns.
+#[allow(clippy::too_many_arguments)]
+fn column_gradients<F: Real>(
+    x: &[F],
+    grads: &[F],
+    d: usize,
+    mu: &[f64],
+    s: &[f64],
+    first: usize,
+    to_mu: &mut [f64],
+    to_s: &mut [f64],
+) {
+    let width = mu.len();
+    let n = (x.len() / d) as f64;
+    to_mu.fill(0.0);
+    to_s.fill(0.0);
+    for (x, g) in x.chunks_exact(d).zip(grads.chunks_exact(d)) {
+        let (x, g) = (&x[first..first + width], &g[first..first + width]);
+        for j in 0..width {
+            to_mu[j] += g[j].f64();
+            to_s[j] += g[j].f64() * (x[j].f64() - mu[j]);
+        }
+    }
+    for j in 0..width {
+        // With eps = (x - mu) / sigma: d sigma / d s = slope / (2 sigma), and the entropy adds slope / (2 sigma^2).
+        let variance = softplus(s[j]);
+        let slope = 1.0 / (1.0 + (-s[j]).exp());
+        to_mu[j] /= n;
+        to_s[j] = slope * (0.5 / variance + to_s[j] / n / (2.0 * variance));
     }
 }
 

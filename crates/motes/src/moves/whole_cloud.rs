@@ -44,7 +44,7 @@ impl<F: Real> Stepper<'_, F> {
             }
             z.copy_from_slice(x);
             if !F::langevin(&kit.noise, k, (rows.start * d) as u64, z, grad, h) {
-                return Err(Trouble::OutOfRange);
+                return Err(Trouble::out_of_range(z));
             }
             let densities = &mut worker.log_density[..rows.len()];
             log_density.log_density(at, densities, &mut worker.scratch)?;
@@ -62,7 +62,7 @@ impl<F: Real> Stepper<'_, F> {
             Ok(())
         };
         for_each2(blocks.parallel, (z, blocks.rows * d), (slots, width), forward)
-            .map_err(|trouble| trouble.at(k, h, || f64::INFINITY))?;
+            .map_err(|trouble| trouble.at(k, h))?;
         let forward: f64 = slots.chunks_exact(width).map(|slot| slot[width - 1]).sum();
 
         let psi = &mut self.psi[..];

@@ -80,7 +80,7 @@ impl Rule {
             Rule::Newton => {
                 let (gradient, hessian) = sums.split_at_mut(d);
                 hessian.iter_mut().for_each(|v| *v = -*v);
-                cholesky_solve(hessian, gradient).map_err(|defect| Error::Hessian { step: k, defect })?;
+                cholesky_solve(hessian, gradient).map_err(|defect| Error::Hessian { step: k + 1, defect })?;
                 for (t, s) in theta.iter_mut().zip(gradient) {
                     *t += h * *s;
                 }

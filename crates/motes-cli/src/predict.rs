@@ -1,0 +1,149 @@
+//! `motes predict`: class probabilities of new rows, with their posterior spread.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufReader, Write as _};
+use std::path::PathBuf;
+
+use motes::files::{Durable, write_atomically};
+use motes::npz::read_npz;
+use motes::{Ended, Pool};
+use motes_models::data;
+use motes_models::logistic::{self, Prediction};
+use motes_models::{Bnn, Labelled};
+
+use crate::args::PredictArgs;
+use crate::models::{Remember, read};
+
+/// Writes a row of probabilities for each row of the data.
+pub fn predict(args: PredictArgs) -> Result<Ended, String> {
+    let summary_path = args.dir.join("summary.json");
+    let text = std::fs::read_to_string(&summary_path).map_err(|e| {
+        format!("cannot read {}: {e}; give the directory of a finished run", summary_path.display())
+    })?;
+    let remember = serde_json::from_str::<serde_json::Value>(&text)
+        .ok()
+        .and_then(|summary| serde_json::from_value::<Remember>(summary.get("data")?.clone()).ok())
+        .ok_or(format!(
+            "{} does not say how to prepare new rows; predict needs a finished run of the model logistic or bnn",
+            summary_path.display()
+        ))?;
+    let clouds_path = args.dir.join("posterior.npz");
+    let open = || File::open(&clouds_path).map(BufReader::new);
+    let array = |name| {
+        let file =
+            open().map_err(|e| format!("cannot read {}: {e}; run the fit again", clouds_path.display()))?;
+        read_npz(file, name).map_err(|e| format!("{} {e}; run the fit again", clouds_path.display()))
+    };
+    let mut clouds = array("clouds")?;
+    if clouds.values.is_empty() || remember.model == "bnn" {
+        clouds = array("particles")?; // none were kept, or one cloud says enough of a network
+    }
+    let width = match remember.model.as_str() {
+        "bnn" => (remember.inputs + remember.classes.len()) * remember.hidden,
+        _ => remember.inputs + usize::from(remember.intercept),
+    };
+    if clouds.shape.get(1) != Some(&width) || clouds.values.is_empty() {
+        return Err(format!("{} does not belong to this run; run the fit again", clouds_path.display()));
+    }
+
+    let (mut features, rows) = new_rows(&args.data, &remember)?;
+    if let Some(moments) = &remember.moments {
+        moments.apply(&mut features);
+    }
+    let pool = Pool::new(None).map_err(|e| e.to_string())?;
+    let csv = pool.install(|| match remember.model.as_str() {
+        "bnn" => network_csv(&remember, &clouds.values, &features, &rows),
+        _ => {
+            let d = remember.inputs;
+            let predictions = logistic::predict(&clouds.values, &features, d, remember.intercept);
+            Ok(csv(&remember, &rows, &predictions))
+        }
+    })?;
+    match &args.output {
+        Some(path) if path.exists() => {
+            return Err(format!(
+                "{} is there already and is left as it is; choose another --output",
+                path.display()
+            ));
+        }
+        Some(path) => {
+            write_atomically(path, Durable::No, |out| out.write_all(csv.as_bytes()))
+                .map_err(|e| e.to_string())?;
+            say!("{} predictions in {}", rows.len(), path.display());
+        }
+        None => {
+            let written = std::io::stdout().write_all(csv.as_bytes());
+            written.map_err(|e| format!("cannot print: {e}; give a file with --output"))?;
+        }
+    }
+    Ok(Ended::Complete)
+}
+
+/// The features of new rows, and which rows of the file they are, counted from 0.
+fn new_rows(path: &PathBuf, remember: &Remember) -> Result<(Vec<f64>, Vec<usize>), String> {
+    let (bytes, name) = (read(path)?, path.display().to_string());
+    if remember.features.is_empty() {
+        let images = data::read_images(&bytes, &name).map_err(|e| e.to_string())?;
+        if images.height * images.width != remember.inputs {
+            return Err(format!(
+                "{name} has images of {} x {} pixels and the network takes {} inputs; give images of the same size",
+                images.height, images.width, remember.inputs
+            ));
+        }
+        return Ok((images.pixels.iter().map(|p| f64::from(*p)).collect(), (0..images.count).collect()));
+    }
+    let table = data::read_table(&bytes, &name).map_err(|e| e.to_string())?;
+    let rows = data::features(&table, &remember.features).map_err(|e| e.to_string())?;
+    if rows.rows_dropped > 0 {
+        say!("{} rows with missing values get no prediction", rows.rows_dropped);
+    }
+    Ok((rows.features, rows.rows))
+}
+
+/// A column per class with its probability, averaged over the particles.
+fn network_csv(
+    remember: &Remember,
+    clouds: &[f64],
+    features: &[f64],
+    rows: &[usize],
+) -> Result<String, String> {
+    let (inputs, hidden, classes) = (remember.inputs, remember.hidden, remember.classes.len());
+    // The network's data do not matter for predictions: its shape does.
+    let blank = Labelled { features: &vec![0.0; inputs], labels: &[0] };
+    let network = Bnn::<f64>::new(blank, None, inputs, hidden, classes).map_err(|e| e.to_string())?;
+    let probabilities = network.predict(features, clouds);
+    let mut out = String::from("row,class");
+    for class in &remember.classes {
+        let _ = write!(out, ",{}", quoted(&format!("p({class})")));
+    }
+    out.push('\n');
+    for (row, p) in rows.iter().zip(probabilities.chunks_exact(classes)) {
+        let best = (0..classes).max_by(|a, b| p[*a].total_cmp(&p[*b])).unwrap_or(0);
+        let _ = write!(out, "{},{}", row + 1, quoted(&remember.classes[best]));
+        for p in p {
+            let _ = write!(out, ",{p}");
+        }
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+/// A field of a CSV file.
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_string()
+    }
+}
+
+/// Row numbers count the rows of the data from 1, as people do; the header is not one.
+fn csv(remember: &Remember, rows: &[usize], predictions: &[Prediction]) -> String {
+    let mut out = String::from("row,class,probability,low,high\n");
+    for (row, p) in rows.iter().zip(predictions) {
+        let class = quoted(&remember.classes[usize::from(p.mean >= 0.5)]);
+        let _ = writeln!(out, "{},{class},{},{},{}", row + 1, p.mean, p.low, p.high);
+    }
+    out
+}

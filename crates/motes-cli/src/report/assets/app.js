@@ -1,0 +1,375 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const SVG = document.getElementById("ns").namespaceURI;
+  const DASHES = ["", "7 3", "2 3", "9 3 2 3", "14 4", "5 2 1 2 1 2", "1 2", "10 2 4 2"];
+
+  // ---------- small helpers: text only ever goes in as text ----------
+  const add = (parent, tag, attributes = {}, text) => {
+    const svg = parent.namespaceURI === SVG || tag === "svg";
+    const node = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    if (text !== undefined) node.textContent = text;
+    parent.appendChild(node);
+    return node;
+  };
+  const minus = (text) => text.replace(/-/g, "\u2212");
+  const whole = (value) => minus(Math.round(value).toLocaleString("en-US"));
+  const significant = (value, digits = 5) => {
+    if (value === null || value === undefined || Number.isNaN(value)) return "\u2013";
+    if (value === 0) return "0";
+    const size = Math.floor(Math.log10(Math.abs(value)));
+    if (size < -5 || size > 8) return minus(value.toExponential(Math.max(0, digits - 2)));
+    return minus(value.toFixed(Math.min(20, Math.max(0, digits - 1 - size))));
+  };
+  const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}\u2026` : text);
+  const decode = (points) => {
+    let k = 0;
+    return { x: points.dk.map((d) => (k += d)), y: points.v };
+  };
+  const nearest = (sorted, value) => {
+    let low = 0, high = sorted.length - 1;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (sorted[middle] < value) low = middle; else high = middle;
+    }
+    return Math.abs(sorted[low] - value) <= Math.abs(sorted[high] - value) ? low : high;
+  };
+  const ticks = (low, high, count) => {
+    const raw = (high - low) / Math.max(1, count);
+    const power = 10 ** Math.floor(Math.log10(raw));
+    const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw) || 10 * power;
+    const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+    const out = [];
+    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step && out.length < 40; i++) out.push(i * step || 0);
+    return { at: out, decimals };
+  };
+  const tickText = (value, decimals) => {
+    if (Math.abs(value) >= 1e7 || decimals > 6) return significant(value, 3);
+    return minus(value.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }));
+  };
+
+  // On paper all charts are drawn for one width, whatever the window's.
+  const charts = [];
+  let printing = false;
+  const forPaper = (on) => { printing = on; charts.forEach((draw) => draw()); };
+  addEventListener("beforeprint", () => forPaper(true));
+  addEventListener("afterprint", () => forPaper(false));
+
+  // ---------- one chart: axes, lines, and a cursor for mouse, touch and keys ----------
+  // make() gives { lines: [{x, y, colour, dash, width, label, area, end}], bands, marks, xLabel, yLabel, xText, idle, label, floor }
+  const chart = (host, make) => {
+    const readout = add(host, "output", { class: "readout", "aria-live": "polite" });
+    const box = add(host, "div");
+    const keys = add(host, "ul", { class: "keys" });
+    let spec, cursor = null, place, layer;
+
+    const draw = () => {
+      spec = make();
+      const width = printing ? 640 : Math.max(240, Math.round(host.clientWidth || 640));
+      const height = width < 420 ? 220 : spec.height || 290;
+      box.replaceChildren();
+      const plot = add(box, "svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, tabindex: "0", role: "img", "aria-label": spec.label });
+      const lines = spec.lines.filter((l) => l.x.length);
+      const reduce = (f, of, start) => lines.reduce((best, l) => l[of].reduce((b, v) => f(b, v), best), start);
+      let [x0, x1] = spec.xRange || [reduce(Math.min, "x", Infinity), reduce(Math.max, "x", -Infinity)];
+      let [y0, y1] = [reduce(Math.min, "y", Infinity), reduce(Math.max, "y", -Infinity)];
+      if (!lines.length) [x0, x1, y0, y1] = [0, 1, 0, 1];
+      if (spec.floor !== undefined) y0 = Math.min(y0, spec.floor);
+      if (!(x1 > x0)) [x0, x1] = [x0 - 0.5, x1 + 0.5];
+      if (!(y1 > y0)) { const d = Math.abs(y0) * 0.1 || 1; [y0, y1] = [y0 - d, y1 + d]; }
+      const room = 0.05 * (y1 - y0);
+      [y0, y1] = [spec.floor === undefined ? y0 - room : y0, y1 + room];
+      const yTicks = ticks(y0, y1, height / 60);
+      const yTexts = yTicks.at.map((t) => tickText(t, yTicks.decimals));
+      const ends = lines.some((l) => l.end);
+      const m = { left: 10 + 7 * Math.max(2, ...yTexts.map((t) => t.length)), right: ends ? 24 : 10, top: 20, bottom: 36 };
+      const sx = (x) => m.left + (x - x0) / (x1 - x0) * (width - m.left - m.right);
+      const sy = (y) => height - m.bottom - (y - y0) / (y1 - y0) * (height - m.top - m.bottom);
+      const clip = (x) => Math.min(width - m.right, Math.max(m.left, sx(x)));
+      for (const band of spec.bands || []) {
+        if (clip(band.to) - clip(band.from) < 1) continue;
+        add(plot, "rect", { class: "band", x: clip(band.from), y: m.top, width: clip(band.to) - clip(band.from), height: height - m.top - m.bottom });
+      }
+      yTicks.at.forEach((t, i) => {
+        add(plot, "line", { class: "grid", x1: m.left, x2: width - m.right, y1: sy(t), y2: sy(t) });
+        add(plot, "text", { x: m.left - 6, y: sy(t) + 4, "text-anchor": "end" }, yTexts[i]);
+      });
+      add(plot, "text", { x: 0, y: 11 }, shorten(spec.yLabel, width / 8));
+      const xTicks = ticks(x0, x1, width / 110);
+      xTicks.at.forEach((t) => {
+        add(plot, "line", { class: "axis", x1: sx(t), x2: sx(t), y1: height - m.bottom, y2: height - m.bottom + 4 });
+        const anchor = sx(t) > width - 30 ? "end" : "middle";
+        add(plot, "text", { x: sx(t), y: height - m.bottom + 17, "text-anchor": anchor }, tickText(t, xTicks.decimals));
+      });
+      add(plot, "line", { class: "axis", x1: m.left, x2: width - m.right, y1: height - m.bottom, y2: height - m.bottom });
+      add(plot, "text", { x: width - m.right, y: height - 3, "text-anchor": "end" }, shorten(spec.xLabel, width / 8));
+      for (const mark of spec.marks || []) add(plot, "line", { class: "mark", x1: sx(mark), x2: sx(mark), y1: m.top, y2: height - m.bottom });
+      for (const line of lines) {
+        const path = line.x.map((x, i) => `${i ? "L" : "M"}${sx(x).toFixed(1)} ${sy(line.y[i]).toFixed(1)}`).join("");
+        if (line.area) add(plot, "path", { class: "area", fill: line.colour, d: `${path}L${sx(line.x[line.x.length - 1])} ${sy(y0)}L${sx(line.x[0])} ${sy(y0)}Z` });
+        add(plot, "path", { class: "line", stroke: line.colour, "stroke-width": line.width || 1.25, "stroke-dasharray": line.dash || "none", d: path });
+      }
+      for (const band of (spec.bands || []).filter((b) => b.text && clip(b.to) - clip(b.from) > 60)) {
+        add(plot, "text", { class: "inside", x: clip(band.to) - 8, y: height - m.bottom - 8, "text-anchor": "end" }, band.text);
+      }
+      if (ends) endLabels(plot, lines, sx, sy);
+      layer = add(plot, "g", { "aria-hidden": "true" });
+      place = { sx, sy, width, top: m.top, bottom: height - m.bottom, lines };
+      plot.addEventListener("pointermove", point);
+      plot.addEventListener("pointerdown", point);
+      plot.addEventListener("pointerleave", () => { if (document.activeElement !== plot) { cursor = null; show(); } });
+      plot.addEventListener("keydown", step);
+      plot.addEventListener("blur", () => { cursor = null; show(); });
+      legend();
+      show();
+    };
+
+    const endLabels = (plot, lines, sx, sy) => {
+      const at = lines.filter((l) => l.end).map((l) => ({ text: l.end, x: sx(l.x[l.x.length - 1]), y: sy(l.y[l.y.length - 1]) }));
+      at.sort((a, b) => a.y - b.y);
+      for (let i = 1; i < at.length; i++) if (Math.abs(at[i].x - at[i - 1].x) < 20 && at[i].y - at[i - 1].y < 13) at[i].y = at[i - 1].y + 13;
+      at.forEach((l) => add(plot, "text", { class: "end", x: l.x + 4, y: l.y + 4 }, l.text));
+    };
+
+    const legend = () => {
+      keys.replaceChildren();
+      for (const key of spec.keys || []) {
+        const item = add(keys, "li");
+        let inside = item;
+        if (key.toggle) {
+          inside = add(item, "label");
+          const input = add(inside, "input", { type: "checkbox" });
+          input.checked = key.on;
+          input.addEventListener("change", () => { key.toggle(input.checked); draw(); [...keys.querySelectorAll("input")][spec.keys.indexOf(spec.keys.find((k) => k.text === key.text))].focus(); });
+        }
+        swatch(inside, key.colour, key.dash, key.width);
+        add(inside, "span", {}, key.text);
+      }
+    };
+
+    const show = () => {
+      layer.replaceChildren();
+      if (!cursor || !place.lines[cursor.line]) { readout.textContent = spec.idle || "\u00a0"; return; }
+      const chosen = place.lines[cursor.line];
+      const x = chosen.x[cursor.i];
+      add(layer, "line", { class: "cursor", x1: place.sx(x), x2: place.sx(x), y1: place.top, y2: place.bottom });
+      const shown = place.lines.length <= 2 ? place.lines : [chosen];
+      const parts = [];
+      for (const line of shown) {
+        const i = line === chosen ? cursor.i : nearest(line.x, x);
+        if (line !== chosen && (x < line.x[0] || x > line.x[line.x.length - 1])) continue;
+        add(layer, "circle", { class: "dot", cx: place.sx(line.x[i]), cy: place.sy(line.y[i]), r: 4, fill: line.colour });
+        parts.push(`${line.label} ${significant(line.y[i])}`);
+      }
+      readout.textContent = `${spec.xText(x)}: ${parts.join(", ")}`;
+    };
+
+    const point = (event) => {
+      const rect = event.currentTarget.getBoundingClientRect();
+      const scale = place.width / rect.width;
+      const [px, py] = [(event.clientX - rect.left) * scale, (event.clientY - rect.top) * scale];
+      let best = null;
+      place.lines.forEach((line, index) => {
+        const pixels = (line.pixels ||= line.x.map(place.sx));
+        const i = nearest(pixels, px);
+        // Sideways counts more, so that the cursor follows the hand.
+        const distance = Math.hypot(3 * (pixels[i] - px), place.sy(line.y[i]) - py);
+        if (!best || distance < best.distance) best = { line: index, i, distance };
+      });
+      cursor = best;
+      show();
+    };
+
+    const step = (event) => {
+      if (!place.lines.length) return;
+      const now = cursor || { line: 0, i: -1 };
+      const last = place.lines[now.line].x.length - 1;
+      const far = event.shiftKey ? 10 : 1;
+      const moves = { ArrowRight: now.i + far, ArrowLeft: now.i - far, Home: 0, End: last };
+      if (event.key in moves) {
+        cursor = { line: now.line, i: Math.min(last, Math.max(0, moves[event.key])) };
+      } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+        const count = place.lines.length;
+        const line = (now.line + (event.key === "ArrowDown" ? 1 : count - 1)) % count;
+        const x = place.lines[now.line].x[Math.max(0, now.i)];
+        cursor = { line, i: nearest(place.lines[line].x, x) };
+      } else if (event.key === "Escape") {
+        cursor = null;
+      } else {
+        return;
+      }
+      event.preventDefault();
+      show();
+    };
+
+    let seen = 0;
+    new ResizeObserver(() => { if (!printing && host.clientWidth !== seen) { seen = host.clientWidth; draw(); } }).observe(host);
+    seen = host.clientWidth;
+    draw();
+    charts.push(draw);
+    return draw;
+  };
+
+  const swatch = (parent, colour, dash, width) => {
+    const svg = add(parent, "svg", { viewBox: "0 0 28 10", "aria-hidden": "true" });
+    add(svg, "line", { x1: 0, x2: 28, y1: 5, y2: 5, stroke: colour, "stroke-width": width || 2, "stroke-dasharray": dash || "none" });
+  };
+  const controls = (host) => host.querySelector(".controls") || add(host, "div", { class: "controls" });
+  const chooser = (host, text, options, change) => {
+    const label = add(controls(host), "label", {}, text);
+    const select = add(label, "select");
+    options.forEach((o, i) => add(select, "option", { value: i }, o));
+    select.addEventListener("change", () => change(Number(select.value)));
+  };
+  let groups = 0;
+  const radios = (host, text, options, change) => {
+    const set = add(controls(host), "fieldset");
+    add(set, "legend", {}, text);
+    const name = `choice${groups++}`;
+    options.forEach((o, i) => {
+      const label = add(set, "label");
+      const input = add(label, "input", { type: "radio", name, value: i });
+      input.checked = i === 0;
+      input.addEventListener("change", () => change(i));
+      add(label, "span", {}, o);
+    });
+  };
+  const range = (host, change) => radios(host, "Range of steps", ["whole run", "after burn-in"], change);
+  const colour = (i) => `var(--c${i % 8})`;
+  const stepText = (k) => `step ${whole(k)}`;
+  const cutFrom = (line, k) => {
+    const from = line.x.findIndex((x) => x > k);
+    return from < 0 ? { x: [], y: [] } : { x: line.x.slice(from), y: line.y.slice(from) };
+  };
+
+  // ---------- the charts of a report ----------
+  const thetaChart = (host) => {
+    const run = data.runs[0];
+    let which = 0, settled = false, draw = () => {};
+    if (run.theta.length > 1) chooser(host, "Component", run.theta.map((t) => t.name), (i) => { which = i; draw(); });
+    const burnt = run.burn_in > 0 && run.reached > run.burn_in;
+    if (burnt) range(host, (i) => { settled = i === 1; draw(); });
+    draw = chart(host, () => {
+      const t = run.theta[which];
+      const [trace, average] = [decode(t.trace), decode(t.average)].map((l) => (settled ? cutFrom(l, run.burn_in) : l));
+      const mean = t.mean === null ? "" : `average ${significant(t.mean)}${t.error ? ` \u00b1 ${significant(t.error, 2)}` : ""}` +
+        `${t.error && t.ess ? `, effective sample size ${whole(t.ess)}` : ""}`;
+      const lines = [{ ...trace, colour: colour(0), width: 1, label: t.name }];
+      const keys = [{ text: t.name, colour: colour(0), width: 1.5 }];
+      if (average.x.length > 1) {
+        lines.push({ ...average, colour: colour(1), width: 2.25, dash: DASHES[1], label: "average" });
+        keys.push({ text: "time average after burn-in", colour: colour(1), width: 2.25, dash: DASHES[1] });
+      }
+      return {
+        lines, keys, xLabel: "step", yLabel: t.name, xText: stepText, idle: mean,
+        bands: settled ? [] : [{ from: 0, to: Math.min(run.burn_in, run.reached), text: "burn-in" }],
+        label: `Trace of ${t.name} over ${whole(run.reached)} steps; ${mean}. Arrow keys move along it.`,
+      };
+    });
+  };
+
+  const scalarChart = (host) => {
+    const run = data.runs[0];
+    const { name, what } = host.dataset;
+    const all = decode(run.scalars[name]);
+    let settled = false, draw = () => {};
+    if (run.burn_in > 0 && run.reached > run.burn_in) range(host, (i) => { settled = i === 1; draw(); });
+    const text = { test_error: "test error", lppd: "LPPD" }[name] || name;
+    draw = chart(host, () => ({
+      lines: [{ ...(settled ? cutFrom(all, run.burn_in) : all), colour: colour(0), width: 1.5, label: text }],
+      xLabel: "step", yLabel: text, xText: stepText, floor: name === "acceptance" ? 0 : undefined,
+      bands: settled ? [] : [{ from: 0, to: Math.min(run.burn_in, run.reached), text: "burn-in" }],
+      idle: `last ${significant(all.y[all.y.length - 1])} at step ${whole(all.x[all.x.length - 1])}`,
+      label: `${what}, over ${whole(run.reached)} steps. Arrow keys move along it.`,
+    }));
+  };
+
+  const densityChart = (host) => {
+    const rows = data.runs[0].posterior;
+    const table = document.querySelector("table.intervals tbody");
+    let which = Math.max(0, rows.findIndex((r) => r.density));
+    const draw = chart(host, () => {
+      const r = rows[which], d = r.density;
+      const line = d ? { x: d.y.map((_, i) => d.start + i * d.step), y: d.y.map((y) => y / 1000 * d.peak) } : { x: [], y: [] };
+      const says = `${r.name}: mean ${significant(r.mean, 4)}, sd ${significant(Math.sqrt(r.var), 3)}, 90 % in ${significant(r.q05, 4)} to ${significant(r.q95, 4)}`;
+      return {
+        lines: [{ ...line, colour: colour(0), width: 1.75, label: "density", area: true }],
+        bands: [{ from: r.q05, to: r.q95 }], marks: d ? [r.mean] : [], floor: 0, height: 365,
+        xLabel: r.name, yLabel: "density", xText: (x) => `${r.name} = ${significant(x)}`,
+        idle: d ? says : `${r.name}: all particles have the value ${significant(r.mean)}`,
+        label: `Posterior density of ${says}. Arrow keys move along it.`,
+        keys: [{ text: "density", colour: colour(0), width: 1.75 }, { text: "mean", colour: "var(--ink)", width: 1, dash: "4 3" }, { text: "90 % interval", colour: "var(--band)", width: 10 }],
+      };
+    });
+    const select = (i) => {
+      table.querySelector("[aria-selected]")?.removeAttribute("aria-selected");
+      table.querySelectorAll("button[aria-pressed]").forEach((b) => b.removeAttribute("aria-pressed"));
+      const row = table.querySelector(`tr[data-i="${i}"]`);
+      row.setAttribute("aria-selected", "true");
+      row.querySelector("button")?.setAttribute("aria-pressed", "true");
+      which = i;
+      draw();
+    };
+    table.addEventListener("click", (event) => {
+      const row = event.target.closest("tr");
+      if (row && rows[row.dataset.i].q05 !== null) select(Number(row.dataset.i));
+    });
+    select(which);
+  };
+
+  const search = (input) => {
+    const rows = [...document.querySelectorAll("table.intervals tbody tr")];
+    const names = rows.map((r) => r.cells[0].textContent.toLowerCase());
+    const found = document.querySelector("[data-found]");
+    input.addEventListener("input", () => {
+      const wanted = input.value.trim().toLowerCase();
+      let count = 0;
+      rows.forEach((row, i) => { const hit = names[i].includes(wanted); row.hidden = !hit; count += hit; });
+      found.textContent = wanted ? `${whole(count)} of ${whole(rows.length)} coordinates` : `${whole(rows.length)} coordinates`;
+    });
+  };
+
+  const hidden = new Set();
+  const overlays = [];
+  const overlayChart = (host) => {
+    const name = host.dataset.name;
+    let inTime = false, settled = false, which = 0, draw = () => {};
+    const names = [...new Set(data.runs.flatMap((r) => r.theta.map((t) => t.name)))];
+    if (name === "theta" && names.length > 1) chooser(host, "Component", names, (i) => { which = i; draw(); });
+    const timed = data.runs.filter((r) => r.time && r.time.steps > 0);
+    if (timed.length) radios(host, "Horizontal axis", ["by steps", "by time"], (i) => { inTime = i === 1; draw(); });
+    if (data.runs.some((r) => r.burn_in > 0 && r.reached > r.burn_in)) range(host, (i) => { settled = i === 1; draw(); });
+    const text = { test_error: "test error", lppd: "LPPD" }[name] || name;
+    draw = chart(host, () => {
+      const lines = [], keys = [];
+      data.runs.forEach((run, i) => {
+        const points = name === "theta" ? run.theta.find((t) => t.name === names[which])?.trace : run.scalars[name];
+        if (!points || !points.v.length || (inTime && !timed.includes(run))) return;
+        const on = !hidden.has(i);
+        const dash = DASHES[i % 8];
+        keys.push({ text: `${run.label}  ${run.dir}`, colour: colour(i), dash, width: 2, on, toggle: (value) => { if (value) hidden.delete(i); else hidden.add(i); overlays.forEach((d) => d !== draw && d()); } });
+        if (!on) return;
+        const line = settled ? cutFrom(decode(points), run.burn_in) : decode(points);
+        if (inTime) line.x = line.x.map((k) => run.time.seconds * k / run.time.steps);
+        lines.push({ ...line, colour: colour(i), dash, width: 1.5, label: `run ${run.label}, ${name === "theta" ? names[which] : text}`, end: run.label });
+      });
+      const left = data.runs.length - timed.length;
+      return {
+        lines, keys, xLabel: inTime ? "seconds" : "step", yLabel: name === "theta" ? names[which] : text,
+        xText: inTime ? (x) => `${significant(x, 4)} s` : stepText,
+        idle: inTime && left ? `${left} unfinished ${left > 1 ? "runs have" : "run has"} no time yet` : "Point at a line for its values, or use the arrow keys.",
+        label: `${text} of ${lines.length} runs ${inTime ? "against time" : "against steps"}. Left and right arrow keys move along a run, up and down change the run.`,
+      };
+    });
+    overlays.push(draw);
+  };
+
+  const kinds = { theta: thetaChart, scalar: scalarChart, density: densityChart, overlay: overlayChart };
+  document.querySelectorAll("[data-chart]").forEach((host) => kinds[host.dataset.chart](host));
+  document.querySelectorAll("[data-search]").forEach(search);
+  document.querySelectorAll("table.runs tr[data-run] .key").forEach((cell, i) => {
+    cell.append(" ");
+    swatch(cell, colour(i), DASHES[i % 8]);
+  });
+})();

@@ -1,0 +1,122 @@
+//! The data that a report's charts are drawn from, as one JSON value that is safe inside a script element.
+
+use serde_json::{Value, json};
+
+use super::read::{Coordinate, Run};
+use super::stats::Density;
+
+/// All runs as JSON in which no `<` occurs.
+pub fn blob(runs: &[Run]) -> String {
+    let labels = (1..).map(|i: usize| i.to_string());
+    let runs: Vec<Value> = runs.iter().zip(labels).map(|(r, label)| run(r, &label)).collect();
+    let text = json!({ "runs": runs }).to_string();
+    // The only places for these characters in JSON are strings, where the escapes mean the same.
+    text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+fn run(run: &Run, label: &str) -> Value {
+    let summary = run.summary.as_ref();
+    let theta: Vec<Value> = run
+        .theta
+        .iter()
+        .enumerate()
+        .map(|(i, c)| {
+            json!({
+                "name": c.name,
+                "last": summary.and_then(|s| *s.theta.last.get(i)?),
+                "mean": summary.and_then(|s| *s.theta.mean.as_ref()?.get(i)?),
+                "ess": summary.and_then(|s| *s.diagnostics.ess.get(i)?),
+                "error": c.error,
+                "trace": points(&c.trace),
+                "average": points(&c.average),
+            })
+        })
+        .collect();
+    let scalars: serde_json::Map<String, Value> =
+        run.scalars.iter().map(|s| (s.name.to_string(), points(&s.trace))).collect();
+    json!({
+        "label": label,
+        "dir": run.dir.display().to_string(),
+        "model": run.setting("model"),
+        "algorithm": run.setting("algorithm"),
+        "steps": run.steps,
+        "burn_in": run.burn_in,
+        "reached": run.reached,
+        "theta": theta,
+        "scalars": scalars,
+        "posterior": run.posterior.as_ref().map(|p| p.rows.iter().map(coordinate).collect::<Vec<_>>()),
+        "metrics": summary.and_then(|s| s.metrics).map(|m| json!({ "test_error": m.test_error, "lppd": m.lppd })),
+        "diagnostics": summary.map(|s| json!({
+            "acceptance": s.diagnostics.acceptance,
+            "shadow_acceptance": s.diagnostics.shadow_acceptance,
+            "verdict": s.diagnostics.verdict,
+        })),
+        "time": summary.map(|s| json!({
+            "seconds": s.time.seconds,
+            "steps_per_second": s.time.steps_per_second,
+            "steps": s.steps,
+        })),
+    })
+}
+
+/// Points as increments of k and values on a grid finer than any screen.
+fn points(points: &[(u64, f64)]) -> Value {
+    let mut before = 0;
+    let k: Vec<u64> = points.iter().map(|(k, _)| k - std::mem::replace(&mut before, *k)).collect();
+    let round = rounding(points.iter().map(|(_, v)| *v));
+    json!({ "dk": k, "v": points.iter().map(|(_, v)| round(*v)).collect::<Vec<f64>>() })
+}
+
+/// Rounds to a power of ten that is at most 1e-5 of the range of the values.
+fn rounding(values: impl Iterator<Item = f64>) -> impl Fn(f64) -> f64 {
+    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
+    let digits = 5.0 - (high - low).log10().floor();
+    let scale = 10f64.powf(digits);
+    move |v| {
+        let rounded = (v * scale).round() / scale;
+        if rounded.is_finite() && digits.abs() < 300.0 { rounded } else { v }
+    }
+}
+
+fn coordinate(c: &Coordinate) -> Value {
+    let m = c.marginal.as_ref();
+    json!({
+        "name": c.name,
+        "mean": c.mean,
+        "var": c.var,
+        "q05": m.map(|m| m.q05),
+        "q50": m.map(|m| m.q50),
+        "q95": m.map(|m| m.q95),
+        "density": m.and_then(|m| m.density.as_ref()).map(density),
+    })
+}
+
+/// Heights in thousandths of the peak.
+fn density(d: &Density) -> Value {
+    let peak = d.values.iter().fold(0f64, |a, b| a.max(*b));
+    let heights: Vec<u32> = d.values.iter().map(|v| (1000.0 * v / peak).round() as u32).collect();
+    json!({ "start": d.start, "step": d.step, "peak": peak, "bandwidth": d.bandwidth, "y": heights })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_keeps_what_can_be_seen() {
+        let round = rounding([1000.0, 1000.1].into_iter());
+        assert!((round(1000.012345678) - 1000.012345678).abs() <= 1e-6);
+        assert!(round(1000.012345678).to_string().len() < 13);
+        let huge = rounding([0.0, 1e300].into_iter());
+        assert!((huge(1.23456789e299) - 1.23456789e299).abs() <= 1e295);
+        let flat = rounding([0.3, 0.3].into_iter());
+        assert_eq!(flat(0.3), 0.3);
+        let none = rounding(std::iter::empty());
+        assert_eq!(none(0.25), 0.25);
+    }
+
+    #[test]
+    fn points_are_increments() {
+        assert_eq!(points(&[(2, 0.5), (5, 1.5), (9, 1.0)]), json!({ "dk": [2, 3, 4], "v": [0.5, 1.5, 1.0] }));
+    }
+}

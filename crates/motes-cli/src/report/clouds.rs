@@ -1,0 +1,190 @@
+//! The particles of posterior.npz, column by column.
+//!
+//! Clouds of 64 MB are read in a few milliseconds more than the disk needs: rows stream through a small buffer, and only
+//! the coordinates that are shown are kept. (`motes::npz` reads whole arrays, which suits predictions.)
+
+use std::io::{Read, Seek};
+
+use zip::ZipArchive;
+
+/// So many values are enough for any picture; of larger clouds every n-th particle is taken.
+const MOST: usize = 2_000_000;
+/// Bytes read at a time.
+const BUFFER: usize = 1 << 17;
+
+/// An open archive.
+pub struct Archive<R>(ZipArchive<R>);
+
+/// Some coordinates of all (or every n-th) particles.
+pub struct Columns {
+    /// Particles taken.
+    pub particles: usize,
+    values: Vec<f64>,
+}
+
+impl Columns {
+    /// The values of the i-th coordinate that was asked for.
+    pub fn get(&self, i: usize) -> &[f64] {
+        &self.values[i * self.particles..][..self.particles]
+    }
+}
+
+struct Header {
+    shape: Vec<usize>,
+    wide: bool,
+}
+
+impl<R: Read + Seek> Archive<R> {
+    pub fn open(reader: R) -> Result<Self, String> {
+        ZipArchive::new(reader).map(Archive).map_err(|e| format!("is not an npz archive ({e})"))
+    }
+
+    /// The shape of an array; `None` if there is no such array or nothing in it.
+    pub fn shape(&mut self, name: &str) -> Result<Option<Vec<usize>>, String> {
+        let damaged = |what: String| format!("has a damaged array '{name}' ({what})");
+        match self.0.by_name(&format!("{name}.npy")) {
+            Ok(mut entry) => {
+                let header = header(&mut entry).map_err(damaged)?;
+                Ok(Some(header.shape).filter(|s| s.iter().product::<usize>() > 0))
+            }
+            Err(zip::result::ZipError::FileNotFound) => Ok(None),
+            Err(e) => Err(damaged(e.to_string())),
+        }
+    }
+
+    /// A vector, if it is there.
+    pub fn vector(&mut self, name: &str) -> Result<Option<Vec<f64>>, String> {
+        let Some(shape) = self.shape(name)? else { return Ok(None) };
+        match shape[..] {
+            [_] => self.columns(name, &[0]).map(|c| Some(c.values)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Columns of a matrix, in the order asked for; a vector is one column.
+    pub fn columns(&mut self, name: &str, wanted: &[usize]) -> Result<Columns, String> {
+        let damaged = |what: String| format!("has a damaged array '{name}' ({what})");
+        let mut entry = self.0.by_name(&format!("{name}.npy")).map_err(|e| damaged(e.to_string()))?;
+        let header = header(&mut entry).map_err(damaged)?;
+        let (rows, d) = match header.shape[..] {
+            [rows] => (rows, 1),
+            [rows, d] => (rows, d),
+            _ => return Err(damaged("not a matrix".into())),
+        };
+        if wanted.iter().any(|i| *i >= d) {
+            return Err(damaged(format!("{d} coordinates are too few")));
+        }
+        let every = (rows.saturating_mul(wanted.len())).div_ceil(MOST).max(1);
+        let particles = rows.div_ceil(every);
+        let size = if header.wide { 8 } else { 4 };
+        let together = (BUFFER / (d * size).max(1)).clamp(1, rows.max(1));
+        let mut bytes = vec![0; together * d * size];
+        let mut values = vec![0.0; particles * wanted.len()];
+        for first in (0..rows).step_by(together) {
+            let count = together.min(rows - first);
+            let chunk = &mut bytes[..count * d * size];
+            entry.read_exact(chunk).map_err(|e| damaged(e.to_string()))?;
+            let start = first.next_multiple_of(every);
+            if start >= first + count || particles == 0 {
+                continue;
+            }
+            for (column, i) in values.chunks_exact_mut(particles).zip(wanted) {
+                let taken = chunk[(start - first) * d * size + i * size..].chunks(d * size * every);
+                for (to, from) in column[start / every..].iter_mut().zip(taken) {
+                    *to = if header.wide {
+                        f64::from_le_bytes(from[..8].try_into().expect("8 bytes"))
+                    } else {
+                        f64::from(f32::from_le_bytes(from[..4].try_into().expect("4 bytes")))
+                    };
+                }
+            }
+        }
+        // The checksum is compared at the end of the entry.
+        match entry.read(&mut [0]) {
+            Ok(0) => Ok(Columns { particles, values }),
+            Ok(_) => Err(damaged("wrong length".into())),
+            Err(e) => Err(damaged(e.to_string())),
+        }
+    }
+}
+
+fn header(entry: &mut impl Read) -> Result<Header, String> {
+    let mut start = [0; 10];
+    entry.read_exact(&mut start).map_err(|e| e.to_string())?;
+    if &start[..8] != b"\x93NUMPY\x01\x00" {
+        return Err("no header".into());
+    }
+    let mut text = vec![0; usize::from(u16::from_le_bytes([start[8], start[9]]))];
+    entry.read_exact(&mut text).map_err(|e| e.to_string())?;
+    let text = String::from_utf8(text).map_err(|_| "no text header")?;
+    let between = |from: &str, to: char| Some(text.split_once(from)?.1.split_once(to)?.0);
+    let dims = between("'shape': (", ')').ok_or("no shape")?.split(',').map(str::trim);
+    let shape: Option<Vec<usize>> = dims.filter(|d| !d.is_empty()).map(|d| d.parse().ok()).collect();
+    let shape = shape.filter(|s| s.iter().try_fold(8usize, |p, n| p.checked_mul(*n)).is_some());
+    let wide = match between("'descr': '", '\'') {
+        Some("<f8") => true,
+        Some("<f4") => false,
+        _ => return Err("neither f4 nor f8".into()),
+    };
+    Ok(Header { shape: shape.ok_or("no shape")?, wide })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use motes::npz::NpzWriter;
+    use std::io::Cursor;
+
+    fn archive(write: impl FnOnce(&mut NpzWriter<&mut Cursor<Vec<u8>>>)) -> Cursor<Vec<u8>> {
+        let mut file = Cursor::new(Vec::new());
+        let mut npz = NpzWriter::new(&mut file);
+        write(&mut npz);
+        npz.finish().unwrap();
+        file
+    }
+
+    #[test]
+    fn columns_are_those_of_the_matrix() {
+        let (rows, d) = (5003, 7);
+        let values: Vec<f32> = (0..rows * d).map(|i| i as f32).collect();
+        let file = archive(|npz| {
+            npz.array("clouds", &[rows, d], &values).unwrap();
+            npz.array("mean", &[d], &vec![0.5f64; d]).unwrap();
+            npz.array("none", &[0, d], &[0f64; 0]).unwrap();
+        });
+        let mut archive = Archive::open(file).unwrap();
+        let columns = archive.columns("clouds", &[6, 2]).unwrap();
+        assert_eq!(columns.particles, rows);
+        for (i, column) in [6, 2].into_iter().enumerate() {
+            let want: Vec<f64> = (0..rows).map(|r| (r * d + column) as f64).collect();
+            assert_eq!(columns.get(i), want);
+        }
+        assert_eq!(archive.shape("clouds").unwrap(), Some(vec![rows, d]));
+        assert_eq!(archive.shape("none").unwrap(), None);
+        assert_eq!(archive.shape("other").unwrap(), None);
+        assert!(archive.columns("clouds", &[7]).is_err());
+        assert_eq!(archive.vector("mean").unwrap(), Some(vec![0.5; d]));
+        assert_eq!(archive.vector("clouds").unwrap(), None);
+    }
+
+    #[test]
+    fn every_nth_particle_of_a_large_cloud_is_taken() {
+        let (rows, d) = (3000, 1000);
+        let values: Vec<f32> = (0..rows * d).map(|i| (i / d) as f32).collect();
+        let file = archive(|npz| npz.array("clouds", &[rows, d], &values).unwrap());
+        let all: Vec<usize> = (0..d).collect();
+        let columns = Archive::open(file).unwrap().columns("clouds", &all).unwrap();
+        assert_eq!(columns.particles, 1500);
+        let want: Vec<f64> = (0..1500).map(|i| 2.0 * f64::from(i)).collect();
+        assert!(columns.get(0) == want && columns.get(999) == want);
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        let mut file = archive(|npz| npz.array("clouds", &[100, 2], &[1f64; 200]).unwrap());
+        let middle = file.get_ref().len() / 3;
+        file.get_mut()[middle] ^= 1;
+        assert!(Archive::open(file).and_then(|mut a| a.columns("clouds", &[0])).is_err());
+        assert!(Archive::open(Cursor::new(b"PK".to_vec())).is_err());
+    }
+}

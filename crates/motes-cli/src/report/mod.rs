@@ -1,0 +1,101 @@
+//! `motes report`: one page that shows a run, or compares several, and needs nothing but a browser.
+
+mod blob;
+mod clouds;
+mod compare;
+mod page;
+mod read;
+mod stats;
+mod thin;
+mod words;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use motes::Ended;
+
+use crate::args::ReportArgs;
+use read::Limits;
+
+/// No report is larger.
+const MAX_BYTES: usize = 1_000_000;
+
+/// Writes the report that the command line asks for and says where it is.
+pub fn report(args: ReportArgs) -> Result<Ended, String> {
+    let output = match (&args.output, args.dirs.as_slice()) {
+        (Some(path), _) => path.clone(),
+        (None, [dir]) => dir.join("report.html"),
+        (None, _) => PathBuf::from("report.html"),
+    };
+    let html = html(&args.dirs)?;
+    write(&output, &html)?;
+    // That nobody reads it is no error.
+    let _ = writeln!(std::io::stdout(), "{}", output.display());
+    Ok(Ended::Complete)
+}
+
+/// Writes the report of a run that has just ended. The run is what counts: a failure here is only a warning.
+pub fn after_run(dir: &Path) {
+    let written = html(&[dir.to_path_buf()]).and_then(|html| write(&dir.join("report.html"), &html));
+    if let Err(problem) = written {
+        say!("warning: the report was not written: {problem}");
+    }
+}
+
+/// The page, cut back until it is small enough to be mailed and opened anywhere.
+fn html(dirs: &[PathBuf]) -> Result<String, String> {
+    let several = dirs.len() > 1;
+    let mut limits = Limits {
+        components: if several { 12 } else { 50 },
+        coordinates: 1000,
+        stretches: (if several { 6000 } else { 5000 } / dirs.len()).max(40),
+        per_trace: 400,
+        name: 80,
+    };
+    loop {
+        let runs: Vec<read::Run> =
+            dirs.iter().map(|dir| read::run(dir, limits, !several)).collect::<Result<_, _>>()?;
+        let html = page::page(&runs);
+        if html.len() <= MAX_BYTES {
+            return Ok(html);
+        }
+        if limits.coordinates < 4 {
+            return Err(format!("a report of {} runs is too large; name fewer of them", dirs.len()));
+        }
+        limits.components = (limits.components / 2).max(1);
+        limits.coordinates /= 2;
+        limits.stretches /= 2;
+        limits.name = (limits.name / 2).max(20);
+    }
+}
+
+/// Replaces an earlier report, and nothing else.
+fn write(path: &Path, html: &str) -> Result<(), String> {
+    let shown = path.display();
+    if path.is_dir() {
+        return Err(format!("{shown} is a directory; give a file name to --output"));
+    }
+    if path.exists() && !is_report(path) {
+        return Err(format!(
+            "{shown} is not a Motes report and is left as it is; choose another name with --output"
+        ));
+    }
+    let mut temporary = path.file_name().unwrap_or_default().to_os_string();
+    temporary.push(".tmp");
+    let temporary = path.with_file_name(temporary);
+    // No sync: a report that a crash takes is made again in a moment.
+    let written = File::create(&temporary)
+        .and_then(|mut file| file.write_all(html.as_bytes()))
+        .and_then(|()| std::fs::rename(&temporary, path));
+    written.map_err(|e| {
+        let _ = std::fs::remove_file(&temporary);
+        format!("cannot write {shown}: {e}; choose another place with --output")
+    })
+}
+
+fn is_report(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut start));
+    read.is_ok() && String::from_utf8_lossy(&start).contains(page::MARK)
+}

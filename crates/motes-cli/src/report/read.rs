@@ -1,0 +1,451 @@
+//! Reads a run directory, each file once, into what a report shows: bounded, whatever the run was.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::clouds::Archive;
+use super::stats::{Marginal, marginal};
+use super::thin::{Decimator, Moments, Smoothed, Thinned};
+
+/// How much of a run goes into a report.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Components of theta with a trace.
+    pub components: usize,
+    /// Latent coordinates with a marginal.
+    pub coordinates: usize,
+    /// Stretches of a trace, over all components of a run together.
+    pub stretches: usize,
+    /// The most stretches for one trace: about one per pixel column.
+    pub per_trace: usize,
+    /// Characters of a name.
+    pub name: usize,
+}
+
+/// A run, ready to be shown.
+pub struct Run {
+    pub dir: PathBuf,
+    pub settings: Vec<(String, String)>,
+    /// The number of steps asked for.
+    pub steps: u64,
+    pub burn_in: u64,
+    /// The last step of the trace.
+    pub reached: u64,
+    /// Of a finished run.
+    pub summary: Option<SummaryFile>,
+    pub theta: Vec<Component>,
+    /// How many components there are, traced or not.
+    pub d_theta: usize,
+    pub scalars: Vec<Scalar>,
+    pub posterior: Option<Posterior>,
+}
+
+impl Run {
+    /// Whether all the steps that were asked for have been made.
+    pub fn complete(&self) -> bool {
+        self.summary.as_ref().is_some_and(|s| s.steps >= self.steps)
+    }
+
+    /// A setting by its name.
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+}
+
+/// A component of theta.
+pub struct Component {
+    pub name: String,
+    pub trace: Vec<(u64, f64)>,
+    /// The time average after burn-in, as it develops.
+    pub average: Vec<(u64, f64)>,
+    /// The standard error of the time average, where the effective sample size is known.
+    pub error: Option<f64>,
+    /// How far the average moved from the first to the second half of the steps after burn-in, in standard deviations.
+    pub drift: Option<f64>,
+}
+
+/// A scalar column of the trace.
+pub struct Scalar {
+    pub name: &'static str,
+    pub trace: Vec<(u64, f64)>,
+}
+
+/// The posterior, widest coordinates first.
+pub struct Posterior {
+    pub rows: Vec<Coordinate>,
+    /// How many coordinates there are in all.
+    pub total: usize,
+    /// How many particles the marginals are made of, and where they come from.
+    pub particles: usize,
+    pub last_cloud_only: bool,
+}
+
+pub struct Coordinate {
+    pub name: String,
+    pub mean: f64,
+    pub var: f64,
+    pub marginal: Option<Marginal>,
+}
+
+/// summary.json, as far as a report shows it.
+#[derive(Deserialize)]
+pub struct SummaryFile {
+    pub algorithm: String,
+    pub steps: u64,
+    pub theta: Theta,
+    pub posterior: Option<MeanVar>,
+    pub metrics: Option<Metrics>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub data: Option<Data>,
+    pub diagnostics: Diagnostics,
+    pub time: Time,
+}
+
+#[derive(Deserialize)]
+pub struct Theta {
+    pub names: Vec<String>,
+    pub last: Vec<Option<f64>>,
+    pub mean: Option<Vec<Option<f64>>>,
+}
+
+#[derive(Deserialize)]
+pub struct MeanVar {
+    pub mean: Vec<Option<f64>>,
+    pub var: Vec<Option<f64>>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+pub struct Metrics {
+    pub test_error: Option<f64>,
+    pub lppd: Option<f64>,
+}
+
+/// What a model remembers of its data; the report needs the names, and another model may remember other things.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Data {
+    pub target: Option<String>,
+    pub classes: Vec<String>,
+    pub features: Vec<String>,
+    pub intercept: bool,
+    pub train_rows: Option<u64>,
+    pub test_rows: Option<u64>,
+}
+
+fn lenient<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<Data>, D::Error> {
+    let value = Value::deserialize(source)?;
+    Ok(serde_json::from_value(value).ok())
+}
+
+#[derive(Deserialize)]
+pub struct Diagnostics {
+    #[serde(default)]
+    pub ess: Vec<Option<f64>>,
+    pub acceptance: Option<f64>,
+    pub shadow_acceptance: Option<f64>,
+    pub verdict: String,
+    pub advice: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub struct Time {
+    pub seconds: f64,
+    pub steps_per_second: Option<f64>,
+}
+
+/// Reads a run directory.
+pub fn run(dir: &Path, limits: Limits, with_posterior: bool) -> Result<Run, String> {
+    let config = config(dir)?;
+    let summary = summary(dir)?;
+    let whole = |key: &str| config.get(key).and_then(Value::as_u64);
+    let steps = whole("steps").or(summary.as_ref().map(|s| s.steps)).unwrap_or(0);
+    let burn_in = whole("burn-in").unwrap_or(steps / 2);
+    let mut run = Run {
+        dir: dir.to_path_buf(),
+        settings: config.iter().map(|(key, value)| (key.clone(), plain(value, 400))).collect(),
+        steps,
+        burn_in,
+        reached: 0,
+        d_theta: summary.as_ref().map_or(0, |s| s.theta.names.len()),
+        summary,
+        theta: Vec::new(),
+        scalars: Vec::new(),
+        posterior: None,
+    };
+    trace(&mut run, limits)?;
+    if with_posterior && let Some(summary) = &run.summary {
+        run.posterior = posterior(dir, summary, limits)?;
+    }
+    Ok(run)
+}
+
+/// The settings, as JSON: TOML's own values have no room for the largest seeds.
+fn config(dir: &Path) -> Result<serde_json::Map<String, Value>, String> {
+    let path = dir.join("config.toml");
+    let bytes = std::fs::read(&path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => format!(
+            "{} is not a run directory (it has no config.toml); give a directory that `motes fit` named",
+            dir.display()
+        ),
+        _ => format!("cannot read {}: {e}; check the permissions", path.display()),
+    })?;
+    let text = String::from_utf8(bytes).map_err(|_| "it is not text".to_string());
+    text.and_then(|t| toml::from_str(&t).map_err(|e| crate::config::one_line(e.message()))).map_err(|e| {
+        format!("{} cannot be understood ({e}); put back the file that `motes fit` wrote", path.display())
+    })
+}
+
+fn summary(dir: &Path) -> Result<Option<SummaryFile>, String> {
+    let path = dir.join("summary.json");
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(format!("cannot read {}: {e}; check the permissions", path.display())),
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(|e| {
+        format!(
+            "{} cannot be understood ({e}); write it again with `motes resume {}`",
+            path.display(),
+            dir.display()
+        )
+    })
+}
+
+/// A setting as people read it.
+fn plain(value: &Value, most: usize) -> String {
+    let text = match value {
+        Value::String(s) => s.clone(),
+        Value::Array(items) if items.is_empty() => "none".into(),
+        Value::Array(items) => items.iter().map(|i| plain(i, most)).collect::<Vec<_>>().join(", "),
+        Value::Number(n) if n.is_f64() => n.as_f64().unwrap_or(f64::NAN).to_string(),
+        other => other.to_string(),
+    };
+    short(&text, most)
+}
+
+/// A text from outside, without control characters and not too long.
+fn short(text: &str, most: usize) -> String {
+    let mut clean: String = text.chars().take(most).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(most).is_some() {
+        clean.pop();
+        clean.push('…');
+    }
+    clean
+}
+
+/// The scalar columns that may follow theta, in their order.
+const SCALARS: [&str; 5] = ["h", "particles", "acceptance", "test_error", "lppd"];
+
+struct Traced {
+    name: String,
+    column: usize,
+    rows: Decimator,
+    average: Thinned,
+    moments: Moments,
+    first_half: Moments,
+}
+
+fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
+    let path = run.dir.join("trace.csv");
+    let failed = |e: &dyn std::fmt::Display| {
+        format!("cannot read {}: {e}; give a directory that `motes fit` named", path.display())
+    };
+    let mut file = File::open(&path).map_err(|e| failed(&e))?;
+    // A row that was being written when the run was killed may be cut within a number.
+    let cut = last_byte(&mut file).map_err(|e| failed(&e))? != Some(b'\n');
+    let mut reader = csv::ReaderBuilder::new().flexible(true).buffer_capacity(1 << 16).from_reader(file);
+    let header = reader.byte_headers().map_err(|e| failed(&e))?.clone();
+    let names: Vec<String> = header.iter().map(|n| String::from_utf8_lossy(n).into_owned()).collect();
+    if names.first().is_none_or(|n| n != "k") {
+        return Err(failed(&"it does not begin with the column k"));
+    }
+    let theta_count = match &run.summary {
+        Some(s) => s.theta.names.len().min(1000),
+        None => names.len() - 1 - scalars_at_end(&names),
+    }
+    .min(names.len() - 1);
+    run.d_theta = run.d_theta.max(theta_count);
+    let shown = theta_count.min(limits.components);
+    let stretches = (limits.stretches / shown.max(1)).clamp(20, limits.per_trace);
+    let column = |name: String, column: usize| Traced {
+        name,
+        column,
+        rows: Decimator::new(stretches),
+        average: Thinned::new(stretches / 2),
+        moments: Moments::default(),
+        first_half: Moments::default(),
+    };
+    let mut theta: Vec<Traced> = (1..=shown).map(|i| column(short(&names[i], limits.name), i)).collect();
+    let scalar = |i: usize| SCALARS.iter().find(|s| **s == names[i]).map(|s| column(s.to_string(), i));
+    let mut scalars: Vec<Traced> = (1 + theta_count..names.len()).filter_map(scalar).collect();
+    // Accept-reject of a whole cloud is 0 or 1 at each step: only averages can be seen.
+    let mut accepted = Smoothed::new(60);
+
+    let end = run.summary.as_ref().map_or(run.steps, |s| s.steps);
+    let half = run.burn_in + (end - run.burn_in.min(end)) / 2;
+    let mut pending: Option<csv::ByteRecord> = None;
+    let mut record = csv::ByteRecord::new();
+    let mut take = |row: &csv::ByteRecord, run: &mut Run| {
+        let Some(k) = number(row, 0).filter(|k| *k >= 0.0).map(|k| k as u64) else { return };
+        run.reached = k;
+        for t in &mut theta {
+            let value = number(row, t.column).unwrap_or(f64::NAN);
+            t.rows.push(k, value);
+            if k > run.burn_in && value.is_finite() {
+                t.moments.push(value);
+                t.average.push(k, t.moments.mean);
+                if k <= half {
+                    t.first_half.push(value);
+                }
+            }
+        }
+        for s in &mut scalars {
+            let value = number(row, s.column).unwrap_or(f64::NAN);
+            match s.name.as_str() {
+                "acceptance" => accepted.push(k, value),
+                _ => s.rows.push(k, value),
+            }
+        }
+    };
+    while reader.read_byte_record(&mut record).map_err(|e| failed(&e))? {
+        // One row behind, so that the last can be left out.
+        match &mut pending {
+            Some(row) => {
+                take(row, run);
+                std::mem::swap(row, &mut record);
+            }
+            None => pending = Some(record.clone()),
+        }
+    }
+    if let Some(row) = pending.filter(|row| !cut && row.len() == names.len()) {
+        take(&row, run);
+    }
+    // EM moves to its limit and stays there: its spread is no error.
+    let sampled = run.summary.as_ref().filter(|s| s.algorithm != "em");
+    let ess = |i: usize| sampled.and_then(|s| *s.diagnostics.ess.get(i)?);
+    run.theta = theta
+        .into_iter()
+        .enumerate()
+        .map(|(i, t)| {
+            let variance = t.moments.variance().filter(|v| *v > 0.0);
+            let error = ess(i).zip(variance).map(|(ess, v)| (v / ess).sqrt());
+            let moved = 2.0 * (t.moments.mean - t.first_half.mean).abs();
+            Component {
+                error: error.filter(|e| e.is_finite()),
+                drift: variance.filter(|_| sampled.is_some()).map(|v| moved / v.sqrt()),
+                trace: t.rows.points(),
+                average: t.average.points(),
+                name: t.name,
+            }
+        })
+        .collect();
+    let named = |name: &str| SCALARS.iter().find(|s| **s == name).copied().unwrap_or("scalar");
+    let shown = |s: &Traced| if s.name == "acceptance" { accepted.points() } else { s.rows.points() };
+    run.scalars = scalars.iter().map(|s| Scalar { name: named(&s.name), trace: shown(s) }).collect();
+    Ok(())
+}
+
+fn last_byte(file: &mut File) -> std::io::Result<Option<u8>> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(None);
+    }
+    let mut byte = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut byte)?;
+    file.rewind()?;
+    Ok(Some(byte[0]))
+}
+
+fn scalars_at_end(names: &[String]) -> usize {
+    let mut left = names.len();
+    for scalar in SCALARS.iter().rev() {
+        // Column 1 is theta whatever its name.
+        if left > 2 && names[left - 1] == *scalar {
+            left -= 1;
+        }
+    }
+    names.len() - left
+}
+
+fn number(row: &csv::ByteRecord, column: usize) -> Option<f64> {
+    std::str::from_utf8(row.get(column)?).ok()?.parse().ok()
+}
+
+fn posterior(dir: &Path, summary: &SummaryFile, limits: Limits) -> Result<Option<Posterior>, String> {
+    let path = dir.join("posterior.npz");
+    let file = match File::open(&path) {
+        Ok(file) => BufReader::with_capacity(1 << 16, file),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(format!("cannot read {}: {e}; check the permissions", path.display())),
+    };
+    marginals(file, summary, limits)
+        .map_err(|e| format!("{} {e}; write it again with `motes resume {}`", path.display(), dir.display()))
+}
+
+fn marginals(
+    file: BufReader<File>,
+    summary: &SummaryFile,
+    limits: Limits,
+) -> Result<Option<Posterior>, String> {
+    let mut archive = Archive::open(file)?;
+    // An array that is not there is no defect: em has no cloud, and some runs keep none but the last.
+    let (mut array, mut shape) = ("clouds", archive.shape("clouds")?);
+    if shape.is_none() {
+        (array, shape) = ("particles", archive.shape("particles")?);
+    }
+    let d = shape.as_ref().and_then(|s| s.get(1).copied());
+    let moments = match &summary.posterior {
+        Some(listed) => {
+            let numbers = |v: &[Option<f64>]| v.iter().map(|v| v.unwrap_or(f64::NAN)).collect();
+            Some((numbers(&listed.mean), numbers(&listed.var)))
+        }
+        None => archive.vector("mean")?.zip(archive.vector("var")?),
+    };
+    let moments = moments.filter(|(m, v): &(Vec<f64>, Vec<f64>)| {
+        m.len() == v.len() && !m.is_empty() && d.is_none_or(|d| d == m.len())
+    });
+    let Some(d) = d.or(moments.as_ref().map(|m| m.0.len())) else { return Ok(None) };
+    let mut order: Vec<usize> = (0..d).collect();
+    if let Some((_, var)) = &moments {
+        order.sort_by(|a, b| var[*b].total_cmp(&var[*a]).then(a.cmp(b)));
+    }
+    order.truncate(limits.coordinates);
+    let columns = shape.is_some().then(|| archive.columns(array, &order)).transpose()?;
+    let points = if order.len() <= 200 { 128 } else { 64 };
+    let name = names(summary.data.as_ref(), d, limits);
+    let mut rows: Vec<Coordinate> = Vec::with_capacity(order.len());
+    for (place, i) in order.into_iter().enumerate() {
+        let values = columns.as_ref().map(|c| c.get(place));
+        let (mean, var) = match &moments {
+            Some((mean, var)) => (mean[i], var[i]),
+            None => {
+                let mut all = Moments::default();
+                values.unwrap_or_default().iter().for_each(|v| all.push(*v));
+                (all.mean, all.variance().unwrap_or(f64::NAN))
+            }
+        };
+        rows.push(Coordinate {
+            name: name(i),
+            mean,
+            var,
+            marginal: values.and_then(|v| marginal(v, points)),
+        });
+    }
+    let width = |c: &Coordinate| c.marginal.as_ref().map_or(3.29 * c.var.sqrt(), |m| m.q95 - m.q05);
+    rows.sort_by(|a, b| width(b).total_cmp(&width(a)));
+    let particles = columns.map_or(0, |c| c.particles);
+    Ok(Some(Posterior { rows, total: d, particles, last_cloud_only: array == "particles" }))
+}
+
+/// How coordinates are called: by the features of the data where each has one.
+fn names(data: Option<&Data>, d: usize, limits: Limits) -> impl Fn(usize) -> String + '_ {
+    let data = data.filter(|data| data.features.len() + usize::from(data.intercept) == d);
+    move |i| match data {
+        Some(data) => data.features.get(i).map_or("intercept".into(), |name| short(name, limits.name)),
+        None => format!("x[{i}]"),
+    }
+}

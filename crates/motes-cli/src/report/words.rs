@@ -1,0 +1,243 @@
+//! Numbers and verdicts as people read them.
+
+use std::path::Path;
+
+use super::read::Run;
+
+/// A number with a number of decimals and a true minus sign; very large ones in powers of ten.
+pub fn fixed(value: f64, decimals: usize) -> String {
+    let text = if value.is_nan() {
+        "–".into()
+    } else if value.abs() >= 1e9 {
+        format!("{value:.3e}")
+    } else {
+        format!("{value:.decimals$}")
+    };
+    minus(text)
+}
+
+/// A number with so many significant digits.
+pub fn significant(value: f64, digits: usize) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return minus(value.to_string());
+    }
+    let size = value.abs().log10().floor() as i32;
+    if !(-5..9).contains(&size) {
+        return minus(format!("{value:.precision$e}", precision = digits.saturating_sub(1)));
+    }
+    fixed(value, (digits as i32 - 1 - size).max(0) as usize)
+}
+
+fn minus(text: String) -> String {
+    match text.strip_prefix('-') {
+        // No sign on what is rounded to zero.
+        Some(rest) if rest.chars().all(|c| c == '0' || c == '.') => rest.to_string(),
+        Some(rest) => format!("\u{2212}{}", rest.replace("e-", "e\u{2212}")),
+        None => text.replace("e-", "e\u{2212}"),
+    }
+}
+
+/// The decimals that show two digits of a standard error.
+pub fn decimals_for(error: f64) -> usize {
+    if error > 0.0 && error.is_finite() { (1.0 - error.log10().floor()).clamp(0.0, 12.0) as usize } else { 5 }
+}
+
+/// A whole number with its thousands apart.
+pub fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A time as people say it.
+pub fn seconds(value: f64) -> String {
+    match value {
+        v if v < 9.95e-4 => format!("{} µs", significant(1e6 * v, 2)),
+        v if v < 0.0995 => format!("{} ms", significant(1e3 * v, 2)),
+        v if v < 60.0 => format!("{} s", significant(v, 2)),
+        v => {
+            let v = v.round() as u64;
+            let (h, m, s) = (v / 3600, v / 60 % 60, v % 60);
+            if h > 0 { format!("{h} h {m} min") } else { format!("{m} min {s} s") }
+        }
+    }
+}
+
+/// A path as a shell takes it.
+pub fn shell(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
+    if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
+        return text;
+    }
+    let quoted = format!("'{}'", text.replace('\'', "'\\''"));
+    if text.starts_with('-') { format!("./{quoted}") } else { quoted }
+}
+
+/// What a run's own numbers say about it.
+pub struct Verdict {
+    /// `good`, `care` or `bad`.
+    pub tone: &'static str,
+    pub title: String,
+    /// Sentences.
+    pub text: Vec<String>,
+    /// What to type next.
+    pub command: Option<String>,
+}
+
+/// Below so many effective samples, a mean's error is itself poorly known.
+const FEW: f64 = 100.0;
+
+/// Halves that differ by more are a trend: a straight line gives 1.7, ten independent draws about 0.6.
+const DRIFT: f64 = 1.6;
+
+/// The verdict in words, and what to do.
+pub fn verdict(run: &Run) -> Verdict {
+    let resume = format!("motes resume {}", shell(&run.dir));
+    let Some(summary) = &run.summary else {
+        return Verdict {
+            tone: "care",
+            title: format!("Not finished: {} of {} steps", grouped(run.reached), grouped(run.steps)),
+            text: vec!["The run was interrupted or is still going, so there are no averages and no verdict yet. The trace is shown as far as it was written.".into()],
+            command: Some(resume),
+        };
+    };
+    let mut verdict = judged(run, &resume);
+    if !run.complete() {
+        verdict.tone = "care";
+        verdict.title = format!("Not finished: {} of {} steps", grouped(run.reached), grouped(run.steps));
+        let before = format!(
+            "The run was continued and has not finished; the numbers below are those of its first {} steps.",
+            grouped(summary.steps)
+        );
+        verdict.text = vec![before];
+        verdict.command = Some(resume);
+    }
+    verdict
+}
+
+fn judged(run: &Run, resume: &str) -> Verdict {
+    let summary = run.summary.as_ref().expect("only finished runs are judged");
+    let d = &summary.diagnostics;
+    if d.verdict != "ok" {
+        let title = match d.verdict.as_str() {
+            "step-too-large" => "The step size is too large".into(),
+            "low-acceptance" => "Hardly any move is accepted".into(),
+            other => sentence(&other.replace('-', " ")),
+        };
+        let advice = d.advice.as_deref().map(sentence).unwrap_or("Motes gives no advice for this.".into());
+        return Verdict { tone: "bad", title, text: vec![advice], command: None };
+    }
+    let mut text = Vec::new();
+    if let Some(a) = d.acceptance {
+        text.push(format!("{} % of moves were accepted.", significant(100.0 * a, 3)));
+    } else if let Some(a) = d.shadow_acceptance {
+        text.push(format!(
+            "One accept-reject step on the final cloud would keep {} % of the moves, so the step size suits these posteriors.",
+            significant(100.0 * a, 3)
+        ));
+    }
+    if summary.algorithm == "em" {
+        text.push(
+            "EM is exact: there is no sampling error. It has converged once the trace below is flat.".into(),
+        );
+        return Verdict { tone: "good", title: "No problem found".into(), text, command: None };
+    }
+    let (moving, drift) = run
+        .theta
+        .iter()
+        .filter_map(|c| Some((c.name.as_str(), c.drift?)))
+        .fold(("theta", 0.0), |worst, c| if c.1 > worst.1 { c } else { worst });
+    if drift > DRIFT {
+        text.push(format!(
+            "But {moving} may not have settled: from the first to the second half of the steps after burn-in its average moved by {} standard deviations. Start again with more steps:",
+            significant(drift, 2)
+        ));
+        let (steps, burn_in) = (summary.steps.saturating_mul(4), summary.steps.saturating_mul(2));
+        let config = shell(&run.dir.join("config.toml"));
+        let command = format!("motes fit --config {config} --steps {steps} --burn-in {burn_in}");
+        let title = "Theta may still be moving".into();
+        return Verdict { tone: "care", title, text, command: Some(command) };
+    }
+    let least = d.ess.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+    if least.is_infinite() && run.theta.iter().any(|c| !c.trace.is_empty()) {
+        text.push(
+            "There are too few steps after burn-in to say how good the averages are. More steps help:".into(),
+        );
+        let command = format!("{resume} --steps {}", summary.steps.saturating_mul(4).max(100));
+        return Verdict { tone: "care", title: "Too short to judge".into(), text, command: Some(command) };
+    }
+    if least >= FEW {
+        text.push(format!(
+            "The averages of theta are worth at least {} independent draws.",
+            grouped(least as u64)
+        ));
+        return Verdict { tone: "good", title: "No problem found".into(), text, command: None };
+    }
+    text.push(format!(
+        "But the averages of theta are worth only {} independent draws after burn-in, so their errors are rough. More steps help:",
+        significant(least, 2)
+    ));
+    let command = format!("{resume} --steps {}", summary.steps.saturating_mul(4));
+    Verdict { tone: "care", title: "Sound, but short".into(), text, command: Some(command) }
+}
+
+/// A sentence from a clause: a capital unless it starts with a symbol such as h, and a full stop.
+fn sentence(clause: &str) -> String {
+    let mut chars = clause.chars();
+    let first = chars.next();
+    let word = chars.clone().next().is_some_and(char::is_alphabetic);
+    let mut out: String = match first {
+        Some(c) if word => c.to_uppercase().chain(chars).collect(),
+        _ => clause.to_string(),
+    };
+    if !out.ends_with(['.', '!', '?']) {
+        out.push('.');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(significant(0.012345, 3), "0.0123");
+        assert_eq!(significant(-12345.6, 3), "−12346");
+        assert_eq!(significant(1.5e-9, 2), "1.5e−9");
+        assert_eq!(significant(0.0, 3), "0");
+        assert_eq!(fixed(-0.0001, 2), "0.00");
+        assert_eq!(fixed(f64::NAN, 2), "–");
+        assert_eq!(fixed(1e100, 2), "1.000e100");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(grouped(12), "12");
+        assert_eq!(
+            (decimals_for(0.0031), decimals_for(2.0), decimals_for(40.0), decimals_for(0.0)),
+            (4, 1, 0, 5)
+        );
+        assert_eq!(
+            [seconds(1.4e-5), seconds(0.0123), seconds(5.23), seconds(75.2), seconds(7384.0)],
+            ["14 µs", "12 ms", "5.2 s", "1 min 15 s", "2 h 3 min"]
+        );
+    }
+
+    #[test]
+    fn paths_are_quoted_for_the_shell() {
+        assert_eq!(shell(Path::new("runs/a-1")), "runs/a-1");
+        assert_eq!(shell(Path::new("my runs/it's")), "'my runs/it'\\''s'");
+        assert_eq!(shell(Path::new("-x")), "./'-x'");
+    }
+
+    #[test]
+    fn clauses_become_sentences() {
+        assert_eq!(sentence("only 3 % were accepted"), "Only 3 % were accepted.");
+        assert_eq!(sentence("h = 2 is too large"), "h = 2 is too large.");
+    }
+}

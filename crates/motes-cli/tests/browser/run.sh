@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Opens real reports in Chromium and looks at them. Needs node, npm and /usr/bin/chromium (or $CHROMIUM).
+# Usage: run.sh [DIRECTORY FOR SCREENSHOTS]
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../../../.." && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/motes-browser.XXXXXX")
+shots=${1:-$work/screenshots}
+chromium=${CHROMIUM:-/usr/bin/chromium}
+for need in node npm "$chromium"; do
+  command -v "$need" >/dev/null || { echo "test-browser: $need is missing; install it (apt-get install nodejs npm chromium)" >&2; exit 2; }
+done
+
+motes=${MOTES:-}
+if [ -z "$motes" ]; then
+  (cd "$root" && cargo build --quiet -p motes-cli)
+  motes=${CARGO_TARGET_DIR:-$root/target}/debug/motes
+fi
+
+# The driver is installed outside the repository and kept for the next time.
+driver=${XDG_CACHE_HOME:-$HOME/.cache}/motes-browser
+mkdir -p "$driver" "$shots"
+cp "$here/package.json" "$driver/"
+[ -d "$driver/node_modules/playwright-core" ] || (cd "$driver" && npm install --no-audit --no-fund --silent)
+
+cd "$work"
+nasty='</script><img src=x onerror=alert(1)>'
+{
+  printf '"%s",plain,<b>class</b>\n' "$nasty"
+  for i in $(seq 60); do
+    if [ $((i % 3)) = 0 ]; then class=no; else class=yes; fi
+    printf '%d,%d,%s\n' $((i * 7 % 11)) $((i * 5 % 13)) "$class"
+  done
+} > nasty.csv
+"$motes" fit logistic --particles 50 --steps 1000 --metrics-every 20 --quiet --out logistic
+"$motes" fit logistic --data nasty.csv --steps 300 --particles 10 --quiet --out nasty
+"$motes" fit hierarchical --quiet --out toy
+"$motes" fit hierarchical --algorithm pmgd --particles 50 --steps 2000 --step-size 0.1 --quiet --out pmgd
+"$motes" fit hierarchical --algorithm marginal-mh --dim 1 --particles 4 --step-size 0.5 --steps 4000 --quiet --out mh
+"$motes" fit hierarchical --algorithm em --steps 30 --quiet --out em
+"$motes" fit hierarchical --dim 5000 --particles 4 --steps 400 --quiet --out wide
+"$motes" fit logistic --algorithm pqn --particles 20 --steps 600 --metrics-every 20 --quiet --out pqn
+# The same run as if theta had three components.
+mkdir three
+cp toy/config.toml toy/posterior.npz three/
+awk -F, 'NR == 1 { print "k,alpha,beta,gamma"; next } { print $1 "," $2 "," 2 * $2 "," (-$2) }' toy/trace.csv > three/trace.csv
+node -e '
+  const s = JSON.parse(require("fs").readFileSync("toy/summary.json"));
+  const times = (v) => [v, 2 * v, -v];
+  s.theta = { names: ["alpha", "beta", "gamma"], last: times(s.theta.last[0]), mean: times(s.theta.mean[0]) };
+  s.diagnostics.ess = times(s.diagnostics.ess[0]).map(Math.abs);
+  console.log(JSON.stringify(s));
+' > three/summary.json
+"$motes" report three
+mkdir unfinished
+sed 's/^steps = .*/steps = 9000/' toy/config.toml > unfinished/config.toml
+head -c 50000 toy/trace.csv > unfinished/trace.csv
+"$motes" report unfinished
+"$motes" report logistic pqn --output logistic-runs.html
+"$motes" report toy pmgd em unfinished --output toy-runs.html
+
+cp "$here/check.mjs" "$driver/check.mjs"
+CHROMIUM=$chromium node "$driver/check.mjs" "$work" "$shots"
+echo "screenshots: $shots"

@@ -1,0 +1,269 @@
+//! Damaged run directories: the older checkpoint helps out, and what cannot be trusted is named.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::{Dice, Place, checkpoints, copy, same_bits, tidy};
+
+const FIT: &str = "fit hierarchical --algorithm pmgd --dim 20 --particles 5 --seed 9 --checkpoint-every 40";
+
+/// A finished run of 90 steps with checkpoints at 80 and 90.
+fn place() -> Place {
+    let place = Place::in_memory();
+    place.bare(&format!("{FIT} --steps 90 --out good"));
+    assert_eq!(checkpoints(&place.path("good")).len(), 2);
+    place
+}
+
+/// Damages the checkpoints in the list (0 is the older) of a copy and resumes it.
+fn resume_damaged(place: &Place, which: &[usize], damage: &dyn Fn(Vec<u8>) -> Vec<u8>) -> String {
+    let run = place.path("bad");
+    let _ = std::fs::remove_dir_all(&run);
+    copy(&place.path("good"), &run);
+    for i in which {
+        let file = &checkpoints(&run)[*i];
+        let bytes = std::fs::read(file).unwrap();
+        std::fs::write(file, damage(bytes)).unwrap();
+    }
+    let done = place.motes("resume bad --quiet");
+    done.ok();
+    same_bits(&place.path("good"), &run);
+    tidy(&run);
+    assert_eq!(done.err.lines().count(), which.len(), "a warning for each: {}", done.err);
+    for line in done.err.lines() {
+        assert!(line.starts_with("warning: bad/checkpoint/000000000000000000"), "{line}");
+    }
+    done.err
+}
+
+type Damage = Box<dyn Fn(Vec<u8>) -> Vec<u8>>;
+
+fn damages() -> Vec<(&'static str, Damage)> {
+    let cut = |part: fn(usize) -> usize| -> Damage {
+        Box::new(move |mut b| {
+            b.truncate(part(b.len()));
+            b
+        })
+    };
+    vec![
+        ("empty", cut(|_| 0)),
+        ("one byte", cut(|_| 1)),
+        ("cut in the header", cut(|_| 100)),
+        ("cut in half", cut(|n| n / 2)),
+        ("cut by one", cut(|n| n - 1)),
+        (
+            "second half zero",
+            Box::new(|mut b| {
+                let half = b.len() / 2;
+                b[half..].fill(0);
+                b
+            }),
+        ),
+        ("all zero", Box::new(|b| vec![0; b.len()])),
+        ("rubbish", Box::new(|_| b"PK\x03\x04 not a checkpoint at all".repeat(50))),
+        (
+            "a byte too many",
+            Box::new(|mut b| {
+                b.push(0);
+                b
+            }),
+        ),
+        (
+            "an immense header",
+            Box::new(|mut b| {
+                b[8..16].fill(0xff);
+                b
+            }),
+        ),
+        ("twice", Box::new(|b| b.repeat(2))),
+    ]
+}
+
+#[test]
+fn the_older_generation_helps_out() {
+    let place = place();
+    for (name, damage) in damages() {
+        let warning = resume_damaged(&place, &[1], &damage);
+        assert!(warning.contains("90.motes") && warning.contains("the older generation is used"), "{name}");
+    }
+}
+
+#[test]
+fn bit_flips_anywhere_are_noticed() {
+    let place = place();
+    let newest = checkpoints(&place.path("good")).pop().unwrap();
+    let length = std::fs::metadata(newest).unwrap().len();
+    let mut dice = Dice(3);
+    let mut places: Vec<u64> = (0..20).chain([length - 5, length - 4, length - 1]).collect();
+    places.extend((0..40).map(|_| 16 + dice.below(700)));
+    places.extend((0..40).map(|_| dice.below(length)));
+    for at in places {
+        let bit = dice.below(8);
+        resume_damaged(&place, &[1], &|mut bytes| {
+            bytes[at as usize] ^= 1 << bit;
+            bytes
+        });
+    }
+}
+
+#[test]
+fn without_any_good_generation_the_run_starts_again() {
+    let place = place();
+    for (name, damage) in damages() {
+        let warnings = resume_damaged(&place, &[0, 1], &damage);
+        assert!(warnings.lines().all(|w| w.ends_with("the run starts again")), "{name}: {warnings}");
+    }
+    let run = place.path("bad");
+    std::fs::remove_dir_all(run.join("checkpoint")).unwrap();
+    place.bare("resume bad");
+    same_bits(&place.path("good"), &run);
+}
+
+#[test]
+fn a_damaged_generation_can_be_resumed_for_more_steps() {
+    let place = place();
+    place.bare(&format!("{FIT} --steps 150 --burn-in 45 --out longer"));
+    let newest = checkpoints(&place.path("good")).pop().unwrap();
+    std::fs::write(newest, "x").unwrap();
+    place.motes("resume good --steps 150").ok();
+    same_bits(&place.path("longer"), &place.path("good"));
+}
+
+#[test]
+fn an_unfinished_checkpoint_is_swept_away() {
+    let place = place();
+    place.write("good/checkpoint/00000000000000000085.motes.tmp", "half");
+    place.bare("resume good");
+    tidy(&place.path("good"));
+}
+
+#[test]
+fn a_trace_that_lost_rows_is_an_error() {
+    let place = place();
+    let trace = place.text("good/trace.csv");
+    let at = place.path("good/trace.csv");
+    std::fs::write(&at, &trace[..trace.len() / 2]).unwrap();
+    place.refuses("resume good", &["good/trace.csv has lost rows", "start again with fit --config"]);
+    std::fs::remove_file(&at).unwrap();
+    place.motes("resume good").refused(&["good/trace.csv has lost rows (0 of"]);
+    // Rows after the checkpoint are cut away.
+    std::fs::write(&at, format!("{trace}91,torn")).unwrap();
+    place.bare("resume good");
+    assert_eq!(place.text("good/trace.csv"), trace);
+}
+
+#[test]
+fn an_edited_config_is_refused_and_nothing_is_lost() {
+    let place = place();
+    let config = place.text("good/config.toml");
+    for (from, to) in [
+        ("particles = 5", "particles = 4"),
+        ("particles = 5", "particles = 6"),
+        ("particles = 5", "particles = 500"),
+        ("algorithm = \"pmgd\"", "algorithm = \"pqn\""),
+        ("algorithm = \"pmgd\"", "algorithm = \"em\""),
+        ("precision = \"f64\"", "precision = \"f32\""),
+        ("seed = 9", "seed = 10"),
+        ("burn-in = 45", "burn-in = 30"),
+        ("trace-every = 1", "trace-every = 2"),
+        ("keep-clouds = 1", "keep-clouds = 0"),
+        ("init-particles = \"0\"", "init-particles = \"1\""),
+        ("steps = 90", "steps = 70"),
+        ("step-size = 0.02", "step-size = 0.01"),
+        ("dim = 20", "dim = 21"),
+        ("dim = 20", "dim = 2"),
+        ("data-seed = 0", "data-seed = 1"),
+        ("seed = 9", "seed = 9\ngrow = \"50:9\""),
+    ] {
+        let edited = config.replacen(from, to, 1);
+        assert_ne!(edited, config, "{from}");
+        place.write("good/config.toml", &edited);
+        place.refuses("resume good", &[]);
+    }
+    place.write("good/config.toml", config.replace("seed = 9", "seed = 10"));
+    place.refuses("resume good", &["good/config.toml was changed", "put it back, or start a new run"]);
+    place.write("good/config.toml", config.replace("precision = \"f64\"", "precision = \"f32\""));
+    place.refuses("resume good", &["does not fit this run's settings", "put back the config.toml"]);
+    place.write("good/config.toml", config.replace("dim = 20", "dim = 21"));
+    place.refuses("resume good", &["SHA-256"]);
+    // How often to write checkpoints is free.
+    place.write("good/config.toml", config.replace("checkpoint-every = 40", "checkpoint-every = 7"));
+    place.bare("resume good");
+}
+
+#[test]
+fn changed_data_are_refused() {
+    let place = Place::new();
+    place.write("y.csv", "y\n1\n2\n4\n");
+    place.bare("fit hierarchical --data y.csv --steps 20 --out run");
+    place.write("y.csv", "y\n1\n2\n5\n");
+    place.refuses("resume run --steps 30", &["the data have changed", "SHA-256"]);
+    place.refuses("fit --config run/config.toml --out again", &["the data have changed", "SHA-256"]);
+    std::fs::remove_file(place.path("y.csv")).unwrap();
+    place.refuses("resume run --steps 30", &["y.csv", "check the path"]);
+    place.write("y.csv", "y\n1\n2\n4\n");
+    place.bare("resume run --steps 30");
+    // Data named explicitly are chosen anew.
+    place.write("z.csv", "y\n1\n2\n5\n");
+    place.bare("fit --config run/config.toml --data z.csv --out again");
+}
+
+#[test]
+fn a_run_resumes_from_anywhere() {
+    let place = Place::new();
+    place.write("y.csv", "y\n1\n2\n4\n");
+    place.bare("fit hierarchical --data y.csv --steps 20 --burn-in 10 --out run");
+    place.write("by-hand.toml", "version = 1\nmodel = \"hierarchical\"\ndata = \"y.csv\"\nsteps = 20\n");
+    place.bare("fit --config by-hand.toml --out by-hand");
+    same_bits(&place.path("run"), &place.path("by-hand"));
+    std::fs::create_dir(place.path("elsewhere")).unwrap();
+    for run in ["run", "by-hand"] {
+        let mut command = common::motes();
+        command.current_dir(place.path("elsewhere")).args(["resume", "--steps", "40", "--quiet"]);
+        common::Done::of(command.arg(place.path(run))).ok();
+    }
+    std::fs::rename(place.path("run"), place.path("moved")).unwrap();
+    place.bare("resume moved --steps 50");
+    place.bare("resume by-hand --steps 50");
+    same_bits(&place.path("by-hand"), &place.path("moved"));
+}
+
+/// Rewrites a piece of the header and the checksum.
+fn forge(file: &PathBuf, from: &str, to: &str) {
+    let bytes = std::fs::read(file).unwrap();
+    let length = u64::from_le_bytes(bytes[8..16].try_into().unwrap()) as usize;
+    let header = std::str::from_utf8(&bytes[16..16 + length]).unwrap();
+    let forged = header.replacen(from, to, 1);
+    assert_ne!(forged, header, "{from} in {header}");
+    let mut out = bytes[..8].to_vec();
+    out.extend((forged.len() as u64).to_le_bytes());
+    out.extend(forged.as_bytes());
+    out.extend(&bytes[16 + length..bytes.len() - 4]);
+    out.extend(crc32fast::hash(&out).to_le_bytes());
+    std::fs::write(file, out).unwrap();
+}
+
+fn newest(run: &Path) -> PathBuf {
+    checkpoints(run).pop().unwrap()
+}
+
+#[test]
+fn another_instruction_set_is_a_warning_and_another_format_an_error() {
+    let place = place();
+    let header = common::checkpoint_state(&newest(&place.path("good"))).0;
+    let here = header["instruction_set"].as_str().unwrap().to_string();
+    forge(&newest(&place.path("good")), &format!("\"{here}\""), "\"another\"");
+    let done = place.motes("resume good --quiet");
+    done.ok();
+    assert!(done.err.starts_with("warning: the checkpoint was written on another"), "{}", done.err);
+
+    let file = newest(&place.path("good"));
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[7] = b'9';
+    let body = bytes.len() - 4;
+    let sum = crc32fast::hash(&bytes[..body]).to_le_bytes();
+    bytes[body..].copy_from_slice(&sum);
+    std::fs::write(&file, bytes).unwrap();
+    place.refuses("resume good", &["is not a checkpoint of this version of Motes"]);
+}

@@ -1,0 +1,180 @@
+//! Nothing is lost: runs that are killed or interrupted at any moment end in the same bits.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use common::{Dice, Done, Place, checkpoints, same_bits, tidy};
+
+/// Goes on with whatever there is, or begins, in a process that is not waited for.
+fn go_on(place: &Place, run: &str, fit: &str) -> Child {
+    if place.path(run).join("config.toml").exists() {
+        place.spawn(&format!("resume {run} --quiet --no-report"))
+    } else {
+        place.spawn(&format!("{fit} --out {run} --quiet"))
+    }
+}
+
+/// Ends a process after a while without warning. Whether it had not yet ended by itself.
+fn kill_after(mut child: Child, wait: Duration) -> bool {
+    std::thread::sleep(wait);
+    let running = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    let done = Done::wait(child);
+    if !running {
+        done.ok();
+    }
+    running
+}
+
+fn finish(place: &Place, run: &str, fit: &str) {
+    let done = Done::wait(go_on(place, run, fit));
+    done.ok();
+    assert_eq!(done.err, "");
+    tidy(&place.path(run));
+}
+
+#[test]
+fn a_run_killed_fifty_times_ends_in_the_same_bits() {
+    const KILLS: usize = 50;
+    let place = Place::new();
+    let fit = "fit hierarchical --algorithm pqn --adjust --grow 3000:26 --dim 200 --particles 20 --steps 16000 \
+               --checkpoint-every 60 --keep-clouds 2000 --threads 2";
+    place.quietly(&format!("{fit} --out whole"));
+    let mut dice = Dice(7);
+    let (mut kills, mut runs) = (0, 0);
+    // A fast machine ends a run between two kills; then the next one begins.
+    while kills < KILLS {
+        let run = format!("killed{runs}");
+        runs += 1;
+        while kills < KILLS {
+            let wait = Duration::from_micros(8_000 + dice.below(60_000));
+            if !kill_after(go_on(&place, &run, fit), wait) {
+                break;
+            }
+            kills += 1;
+        }
+        finish(&place, &run, fit);
+        same_bits(&place.path("whole"), &place.path(&run));
+    }
+    println!("{kills} kills in {runs} runs");
+}
+
+#[test]
+fn short_runs_killed_at_any_moment_end_in_the_same_bits() {
+    let place = Place::new();
+    let fit =
+        "fit hierarchical --algorithm pmgd --dim 50 --steps 400 --checkpoint-every 150 --warm-start 1x50";
+    let began = Instant::now();
+    place.quietly(&format!("{fit} --out whole"));
+    let length = began.elapsed().as_micros() as u64;
+    let mut dice = Dice(11);
+    let (mut early, mut late) = (0, 0);
+    for i in 0..60 {
+        let run = format!("killed{i}");
+        kill_after(go_on(&place, &run, fit), Duration::from_micros(dice.below(length)));
+        if checkpoints(&place.path(&run)).is_empty() {
+            early += 1;
+        } else if !place.path(&run).join("summary.json").exists() {
+            late += 1;
+        }
+        finish(&place, &run, fit);
+        same_bits(&place.path("whole"), &place.path(&run));
+    }
+    println!("{early} killed before the first checkpoint, {late} between it and the end");
+    assert!(early > 0);
+}
+
+#[test]
+fn what_a_kill_leaves_before_the_config_is_no_obstacle() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("run")).unwrap();
+    place.write("run/config.toml.tmp", "version");
+    place.write("run/trace.csv", "");
+    place.quietly("fit hierarchical --steps 5 --out run");
+    tidy(&place.path("run"));
+    place.quietly("fit hierarchical --steps 5 --out whole");
+    same_bits(&place.path("whole"), &place.path("run"));
+    // With the config there, it is a run.
+    for file in ["trace.csv", "summary.json", "posterior.npz"] {
+        std::fs::remove_file(place.path("run").join(file)).unwrap();
+    }
+    std::fs::remove_dir_all(place.path("run/checkpoint")).unwrap();
+    place.quietly("resume run");
+    same_bits(&place.path("whole"), &place.path("run"));
+}
+
+/// Sends a signal by its name.
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
+    assert!(status.unwrap().success());
+}
+
+fn wait_for(path: &Path) {
+    let began = Instant::now();
+    while !path.exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{} does not appear", path.display());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn interrupts_leave_a_checkpoint_and_exit_code_1() {
+    let place = Place::new();
+    // Too long to end by itself, until it is resumed with fewer steps to go.
+    let fit = "fit hierarchical --dim 100 --particles 20 --trace-every 100 --keep-clouds 1000 --burn-in 500";
+    for name in ["INT", "TERM"] {
+        let child = place.spawn(&format!("{fit} --steps 100000000 --out {name}"));
+        wait_for(&place.path(&format!("{name}/trace.csv")));
+        std::thread::sleep(Duration::from_millis(150));
+        signal(&child, name);
+        let done = Done::wait(child);
+        assert_eq!(done.code, Some(1), "{}", done.err);
+        assert_eq!(done.out, "");
+        let run = place.path(name);
+        assert_eq!(checkpoints(&run).len(), 1);
+        assert!(!run.join("summary.json").exists());
+        let step: u64 = {
+            let (_, rest) = done.err.split_once("stopped after step ").expect("it says where it stopped");
+            assert!(rest.contains(&format!("go on with: motes resume {name}")), "{rest}");
+            rest.split(' ').next().unwrap().parse().unwrap()
+        };
+        assert!(step > 0);
+        // A little further than it came, in two more parts.
+        let config = place.text(&format!("{name}/config.toml"));
+        let total = step + 1500;
+        place.write(
+            &format!("{name}/config.toml"),
+            config.replace("steps = 100000000", &format!("steps = {total}")),
+        );
+        place.quietly(&format!("resume {name}"));
+        place.quietly(&format!("{fit} --steps {total} --out whole{name}"));
+        same_bits(&place.path(&format!("whole{name}")), &run);
+    }
+}
+
+#[test]
+fn a_second_process_is_kept_out_and_harms_nothing() {
+    let place = Place::new();
+    let fit = "fit hierarchical --dim 100 --particles 20 --trace-every 100 --keep-clouds 1000 --burn-in 500";
+    let child = place.spawn(&format!("{fit} --steps 100000000 --checkpoint-every 2000 --out run"));
+    wait_for(&place.path("run/checkpoint"));
+    std::thread::sleep(Duration::from_millis(100));
+    for _ in 0..5 {
+        place.motes("resume run").refused(&["another motes is writing to run", "wait for it"]);
+        place.motes("resume run --steps 200000000").refused(&["another motes is writing to run"]);
+        place.motes("fit hierarchical --out run").refused(&["run is not empty"]);
+    }
+    signal(&child, "INT");
+    let done = Done::wait(child);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    let (_, rest) = done.err.split_once("stopped after step ").unwrap();
+    let step: u64 = rest.split(' ').next().unwrap().parse().unwrap();
+    let config = place.text("run/config.toml").replace("steps = 100000000", &format!("steps = {step}"));
+    place.write("run/config.toml", config);
+    place.quietly("resume run");
+    place.quietly(&format!("{fit} --steps {step} --checkpoint-every 2000 --out whole"));
+    same_bits(&place.path("whole"), &place.path("run"));
+}

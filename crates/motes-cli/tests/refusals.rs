@@ -1,0 +1,281 @@
+//! Bad input: one sentence on stderr, exit code 2, and nothing is written.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Done, Place};
+
+/// Refusals of a whole `fit hierarchical --out run ...`, with what the sentence must contain.
+fn all_refused(cases: &[(&str, &[&str])]) {
+    let place = Place::new();
+    for (flags, pieces) in cases {
+        place.refuses(&format!("fit hierarchical --out run {flags}"), pieces);
+        place.refuses(&format!("fit hierarchical {flags}"), pieces);
+    }
+}
+
+#[test]
+fn numbers_without_meaning() {
+    all_refused(&[
+        ("--particles 0", &["--particles 0", "at least 1"]),
+        ("--steps 0", &["--steps 0", "at least 1"]),
+        ("--step-size 0", &["--step-size 0", "not a positive number"]),
+        ("--step-size -0.1", &["--step-size -0.1", "not a positive number"]),
+        ("--step-size nan", &["--step-size NaN", "not a positive number"]),
+        ("--step-size inf", &["--step-size inf", "not a positive number"]),
+        ("--step-size -inf", &["--step-size -inf", "not a positive number"]),
+        ("--step-size small", &["'small'", "--step-size", "auto"]),
+        ("--particles -3", &["'-3'", "--particles"]),
+        ("--particles 2.5", &["'2.5'", "--particles"]),
+        ("--particles many", &["'many'", "--particles"]),
+        ("--steps 1e3", &["'1e3'", "--steps"]),
+        ("--steps 99999999999999999999999", &["--steps"]),
+        ("--seed -1", &["'-1'", "--seed"]),
+        ("--dim 0", &["--dim 0", "at least 1"]),
+        ("--true-theta inf", &["--true-theta inf", "not finite"]),
+        ("--init-theta nan", &["--init-theta NaN", "not finite"]),
+        ("--init-particles inf", &["'inf'", "--init-particles"]),
+        ("--burn-in 10 --steps 10", &["--burn-in 10", "10 steps", "smaller burn-in"]),
+        ("--burn-in 11 --steps 10", &["--burn-in 11"]),
+        ("--trace-every 0", &["--trace-every 0", "1 or more"]),
+        ("--checkpoint-every 0", &["--checkpoint-every 0", "1 or more"]),
+        ("--threads 0", &["--threads 0", "1 or more"]),
+        ("--threads 1000000000", &["--threads 1000000000", "1024"]),
+        ("--threads -1", &["'-1'", "--threads"]),
+        ("--step-decay 0.6", &["'0.6'", "0.6,100"]),
+        ("--step-decay 0.6,0", &["'0.6,0'"]),
+        ("--step-decay nan,3", &["'nan,3'"]),
+        ("--step-decay -1,3", &["'-1"]),
+        ("--precision f16", &["'f16'", "f32, f64"]),
+    ]);
+}
+
+#[test]
+fn unknown_words() {
+    all_refused(&[
+        ("--algorithm pdg", &["no algorithm 'pdg'", "did you mean pgd?", "soul"]),
+        ("--algorithm marginal_mh", &["did you mean marginal-mh?"]),
+        ("--algorithm xyzzy", &["no algorithm 'xyzzy'", "choose one of pgd"]),
+        ("--preconditioner adma", &["did you mean adam?"]),
+        ("--joint-update pnq", &["did you mean pqn?"]),
+        ("--algoritm pgd", &["'--algoritm'", "'--algorithm'"]),
+        ("--partciles 5", &["'--partciles'", "'--particles'"]),
+        ("--frobnicate", &["'--frobnicate'", "motes --help"]),
+        ("-z", &["'-z'"]),
+        ("surplus", &["'surplus'"]),
+        ("--steps", &["--steps"]),
+        ("--steps 3 --steps 4", &["--steps", "multiple times"]),
+        ("--adjust=perhaps", &["'perhaps'", "--adjust"]),
+    ]);
+    let place = Place::new();
+    place.refuses("fit hierarchicall --out run", &["no model 'hierarchicall'", "did you mean hierarchical?"]);
+    place.refuses("fit --out run", &["hierarchical"]);
+    place.refuses("fti hierarchical", &["'fti'"]);
+    place.refuses("resume", &["<DIR>"]);
+    place.refuses("completions tcsh", &["'tcsh'", "bash", "zsh"]);
+    place.refuses("check-model hierarchicall", &["did you mean hierarchical?"]);
+}
+
+#[test]
+fn combinations_that_do_not_go_together() {
+    all_refused(&[
+        ("--algorithm em --particles 5", &["em", "--particles", "leave it out"]),
+        ("--algorithm em --step-size 0.1", &["em", "--step-size", "leave it out"]),
+        ("--algorithm em --step-decay 0.6,10", &["em", "--step-decay", "leave it out"]),
+        ("--algorithm em --adjust", &["em", "--adjust", "leave it out"]),
+        ("--algorithm em --preconditioner adam", &["em", "--preconditioner", "leave it out"]),
+        ("--algorithm em --init-particles 1", &["em", "--init-particles", "leave it out"]),
+        ("--algorithm em --grow 5:50", &["em", "--grow"]),
+        ("--algorithm em --warm-start 1x5", &["em", "--warm-start"]),
+        ("--algorithm soul --adjust", &["--adjust", "soul", "pgd, pqn and pmgd"]),
+        ("--algorithm marginal-mh --adjust", &["--adjust", "marginal-mh"]),
+        ("--algorithm joint-mh --adjust", &["--adjust", "joint-mh"]),
+        ("--algorithm pmgd --init-theta 1", &["pmgd", "--init-theta", "--init-particles"]),
+        ("--algorithm pmgd --init-theta 0", &["pmgd", "--init-theta", "--init-particles"]),
+        ("--algorithm marginal-mh --init-theta 1", &["marginal-mh", "--init-theta"]),
+        ("--algorithm pqn --preconditioner adam", &["--preconditioner adam", "pqn", "pgd or soul"]),
+        ("--algorithm pmgd --preconditioner diagonal", &["--preconditioner diagonal", "pmgd"]),
+        ("--algorithm joint-mh --preconditioner adam", &["--preconditioner adam", "none or diagonal"]),
+        ("--grow 5:3", &["--grow 5:3", "--particles 10"]),
+        ("--grow 5:20,8:15", &["'5:20,8:15'", "rising"]),
+        ("--grow 5:20,4:30", &["'5:20,4:30'", "rising"]),
+        ("--grow 5", &["'5'", "100:50,200:500"]),
+        ("--grow 0:20", &["step 0", "--particles"]),
+        ("--warm-start 2x5", &["'2x5'", "pmgd:1x400"]),
+        ("--warm-start 1x0", &["'1x0'"]),
+        ("--warm-start em:1x5", &["a warm start cannot run em", "pgd, pqn, pmgd or soul"]),
+        ("--warm-start joint-mh:1x5", &["a warm start cannot run joint-mh"]),
+        ("--warm-start pgdd:1x5", &["did you mean pgd?"]),
+        ("--target y", &["--target", "--data"]),
+    ]);
+}
+
+#[test]
+fn data_that_cannot_be_used() {
+    let place = Place::new();
+    place.refuses("fit hierarchical --data none.csv --out run", &["none.csv", "check the path"]);
+    place.refuses("fit hierarchical --data . --out run", &["cannot read the data"]);
+    for (content, pieces) in [
+        ("", &["d.csv is empty", "header"][..]),
+        ("\n\n", &["d.csv is empty"]),
+        ("y\n", &["header but no rows"]),
+        ("1.5\n2\n3\n", &["line 1", "all numbers", "header"]),
+        ("y\n1\nfive\n", &["line 3", "'y'", "'five' is not a number"]),
+        ("y\n1\nNaN\n", &["line 3", "'NaN' is not a finite number"]),
+        ("y\n1\n-inf\n", &["line 3", "'-inf' is not a finite number"]),
+        ("y\n1\n1e999\n", &["line 3", "'1e999' is not a finite number"]),
+        ("a,y\n1,2\n3\n", &["line 3", "1 values", "2 columns"]),
+        ("a;y\n1;2\n", &["separated by ';'"]),
+        ("y,y\n1,2\n", &["both named 'y'"]),
+        ("y\n?\nNA\n", &["every row", "misses a value"]),
+        ("\u{feff}y\n1\nx\n", &["line 3", "'y'"]),
+    ] {
+        place.write("d.csv", content);
+        place.refuses("fit hierarchical --data d.csv --out run", pieces);
+    }
+    for bytes in [&b"y\n\xff\xfe\n"[..], b"\xff\xfey\0\n\0", b"\0\0\0\0\0"] {
+        place.write("d.csv", bytes);
+        place.refuses("fit hierarchical --data d.csv --out run", &["d.csv"]);
+    }
+    place.write("d.csv", "alpha,beta\n1,2\n");
+    place.refuses("fit hierarchical --data d.csv --target bta --out run", &["'bta'", "did you mean 'beta'?"]);
+    place.refuses("fit hierarchical --data d.csv --target zz --out run", &["'zz'", "'alpha', 'beta'"]);
+    for flag in ["--dim 5", "--true-theta 2", "--data-seed 1"] {
+        place.refuses(&format!("fit hierarchical --data d.csv {flag} --out run"), &["generated data"]);
+    }
+}
+
+#[test]
+fn a_plan_that_cannot_fit_into_memory_is_refused_at_once() {
+    let place = Place::new();
+    let huge = "18446744073709551615";
+    for (flags, pieces) in [
+        (
+            "--dim 10000000 --particles 10000000".to_string(),
+            &["10000000 particles x 10000000 coordinates x 8 bytes = 727.6 TiB", "are available; use fewer"]
+                [..],
+        ),
+        (format!("--dim {huge}"), &["18446744073709551615 coordinates", "EiB"]),
+        (format!("--particles {huge}"), &["18446744073709551615 particles", "EiB"]),
+        (format!("--particles {huge} --dim {huge}"), &["EiB"]),
+        (
+            format!("--particles {huge} --dim {huge} --algorithm joint-mh"),
+            &["2 x 18446744073709551615", "EiB"],
+        ),
+        (format!("--particles 3 --grow 4:{huge}"), &["18446744073709551615 particles"]),
+        (format!("--dim {huge} --algorithm em"), &["EiB"]),
+        ("--dim 1000000000000 --precision f32".to_string(), &["x 4 bytes", "TiB"]),
+    ] {
+        let began = Instant::now();
+        place.refuses(&format!("fit hierarchical --out run {flags}"), pieces);
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+    place.refuses(&format!("check-model hierarchical --dim {huge}"), &["EiB"]);
+}
+
+#[test]
+fn configs_that_cannot_be_used() {
+    let place = Place::new();
+    let good = "version = 1\nmodel = \"hierarchical\"\nsteps = 5\n";
+    for (content, pieces) in [
+        (
+            "version = 2\nmodel = \"hierarchical\"\nbrand-new = true\n",
+            &["format version 2", "newer motes"][..],
+        ),
+        ("model = \"hierarchical\"\n", &["version = 1"]),
+        ("version = \"one\"\n", &["version = 1"]),
+        ("version = -1\n", &["version = 1"]),
+        ("", &["version = 1"]),
+        ("version = 1\n", &["hierarchical"]),
+        ("version = 1\nmodel = \"hierarchica\"\n", &["did you mean hierarchical?"]),
+        (
+            "version = 1\nmodel = \"hierarchical\"\npartciles = 4\n",
+            &["'partciles'", "did you mean particles?"],
+        ),
+        ("version = 1\nmodel = \"hierarchical\"\nxyzzyxyzzy = 4\n", &["'xyzzyxyzzy'", "remove it"]),
+        ("version = 1\nmodel = \"hierarchical\"\nthreads = 4\n", &["'threads'"]),
+        ("version = 1\nmodel = \"hierarchical\"\nparticles = \"ten\"\n", &["particles", "\"ten\""]),
+        ("version = 1\nmodel = \"hierarchical\"\nparticles = -1\n", &["particles", "-1"]),
+        ("version = 1\nmodel = \"hierarchical\"\nsteps = 2.5\n", &["steps", "2.5"]),
+        ("version = 1\nmodel = \"hierarchical\"\nadjust = 1\n", &["adjust"]),
+        ("version = 1\nmodel = \"hierarchical\"\nalgorithm = \"pdg\"\n", &["did you mean pgd?"]),
+        ("version = 1\nmodel = \"hierarchical\"\ngrow = \"5:3,4:2\"\n", &["grow", "rising"]),
+        ("version = 1\nmodel = \"hierarchical\"\nstep-size = nan\n", &["--step-size NaN"]),
+        ("version = 1\nmodel = \"hierarchical\"\nstep-size = \"often\"\n", &["step-size"]),
+        ("version = 1\nversion = 1\n", &["line 2", "duplicate key"]),
+        ("version = 1\nthis is no TOML\n", &["line 2"]),
+        ("{\"version\": 1}", &["line 1"]),
+        ("version = 1\nmodel = \"hierarchical\"\ndata-sha256 = \"00\"\n", &["SHA-256"]),
+    ] {
+        place.write("c.toml", content);
+        place.refuses("fit --config c.toml --out run", pieces);
+    }
+    place.write("c.toml", b"version = 1\n# \xff\xfe\n");
+    place.refuses("fit --config c.toml --out run", &["c.toml is not a text file"]);
+    place.write("c.toml", format!("version = 1\nx = {}", "[".repeat(200_000)));
+    place.refuses("fit --config c.toml --out run", &["c.toml"]);
+    place.refuses("fit --config none.toml --out run", &["none.toml", "check the path"]);
+    place.refuses("fit --config . --out run", &["cannot read the config"]);
+    place.write("c.toml", good);
+    place.refuses("fit hierarchica --config c.toml --out run", &["the config is for the model hierarchical"]);
+    place.quietly("fit --config c.toml --out run");
+    // A number where a flag takes a number, whole or not.
+    place.write("c.toml", format!("{good}step-size = 1\ntrue-theta = 2\ninit-theta = -1\n"));
+    place.quietly("fit --config c.toml --out whole");
+}
+
+#[test]
+fn resume_of_what_is_no_run() {
+    let place = Place::new();
+    place.refuses("resume none", &["none is not a run directory", "motes fit"]);
+    std::fs::create_dir(place.path("empty")).unwrap();
+    place.refuses("resume empty", &["empty is not a run directory"]);
+    place.write("file", "x");
+    place.refuses("resume file", &["file is not a run directory"]);
+    place.quietly("fit hierarchical --steps 20 --out run");
+    place.refuses("resume run --steps 19", &["--steps 19", "20", "larger"]);
+    place.refuses("resume run --steps 0", &["--steps 0"]);
+    place.quietly("resume run --steps 20");
+    place.write("run/config.toml", "version = 1");
+    place.refuses("resume run", &["model"]);
+}
+
+#[test]
+fn a_directory_in_use_is_left_alone() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("full")).unwrap();
+    place.write("full/notes.txt", "mine");
+    place.write("file", "mine");
+    place.refuses("fit hierarchical --out full", &["full is not empty", "motes resume"]);
+    place.refuses("fit hierarchical --algorithm marginal-mh --out full", &["full is not empty"]);
+    place.refuses("fit hierarchical --out .", &["not empty"]);
+    place.refuses("fit hierarchical --out file", &["file"]);
+    place.refuses("fit hierarchical --out file/below", &["file/below"]);
+    let mut command = place.command("fit hierarchical --out");
+    let before = place.tree();
+    Done::of(command.arg("")).refused(&["--out <DIR>"]);
+    assert_eq!(before, place.tree());
+    // An empty one, or a new one several levels down, is taken.
+    std::fs::create_dir(place.path("empty")).unwrap();
+    place.quietly("fit hierarchical --steps 5 --out empty");
+    place.quietly("fit hierarchical --steps 5 --out a/b/c");
+    place.quietly("fit hierarchical --steps 5 --out empty/../d/");
+}
+
+#[cfg(unix)]
+#[test]
+fn names_that_are_not_utf8() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    let odd = std::ffi::OsStr::from_bytes(b"odd-\xff.csv");
+    std::fs::write(place.path("").join(odd), "y\n1\n2\n").unwrap();
+    let mut command = place.command("fit hierarchical --steps 5 --out run --data");
+    Done::of(command.arg(odd)).refused(&["not UTF-8", "rename it"]);
+    assert!(!place.path("run").exists());
+    let mut command = place.command("fit hierarchical --steps 5 --quiet --out");
+    Done::of(command.arg(std::ffi::OsStr::from_bytes(b"run-\xff"))).ok();
+    Done::of(place.command("resume --steps 9 --quiet").arg(std::ffi::OsStr::from_bytes(b"run-\xff"))).ok();
+    let mut command = place.command("fit");
+    Done::of(command.arg(odd)).refused(&[]);
+}

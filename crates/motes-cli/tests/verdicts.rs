@@ -1,0 +1,124 @@
+//! Divergence and verdicts: what went wrong is named, and what is proposed works.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Place, number, summary};
+use serde_json::Value;
+
+/// The number that follows a piece of a sentence.
+fn after(sentence: &str, piece: &str) -> f64 {
+    let (_, rest) = sentence.split_once(piece).unwrap_or_else(|| panic!("'{sentence}' lacks '{piece}'"));
+    let end = rest.find([' ', ';', ',', ':']).unwrap_or(rest.len());
+    rest[..end].parse().unwrap_or_else(|e| panic!("'{sentence}' after '{piece}': {e}"))
+}
+
+fn verdict(run: &Path) -> String {
+    summary(run)["diagnostics"]["verdict"].as_str().unwrap().to_string()
+}
+
+#[test]
+fn divergence_names_step_h_norm_and_a_step_size_that_works() {
+    let place = Place::new();
+    for (i, flags) in [
+        "--algorithm pgd --step-size 5",
+        "--algorithm pgd --step-size 0.05",
+        "--algorithm pqn --step-size 2.5",
+        "--algorithm pmgd --step-size 1e10",
+        "--algorithm soul --step-size 5 --precision f32",
+        "--algorithm joint-mh --step-size 5",
+        "--algorithm marginal-mh --step-size 5",
+        "--algorithm pgd --adjust --step-size 5",
+        "--algorithm pgd --step-size 1e300",
+        "--algorithm pgd --step-size 5 --warm-start 1x500",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let fit = format!("fit hierarchical --steps 2000 --quiet {flags}");
+        let done = place.motes(&format!("{fit} --out bad{i}"));
+        let sentence = done.refused(&["the run diverged at step ", " with h = ", "; try --step-size "]);
+        assert!(!place.path(&format!("bad{i}/summary.json")).exists());
+        let step = after(&sentence, "at step ");
+        assert!((0.0..=2000.0).contains(&step), "{sentence}");
+        let (h, suggestion) = (after(&sentence, " with h = "), after(&sentence, "try --step-size "));
+        assert!(suggestion > 0.0 && suggestion < h, "{sentence}");
+        assert!(sentence.contains("| = "), "the norm is named: {sentence}");
+        let old = flags.split("--step-size ").nth(1).unwrap().split(' ').next().unwrap();
+        let better = fit.replace(&format!("--step-size {old}"), &format!("--step-size {suggestion}"));
+        place.quietly(&format!("{} --out good{i}", better.replace(" --quiet", "")));
+        assert_ne!(verdict(&place.path(&format!("good{i}"))), "step-too-large");
+    }
+}
+
+#[test]
+fn a_diverged_run_keeps_its_trace_and_its_last_good_checkpoint() {
+    let place = Place::new();
+    let flags = "fit hierarchical --step-size 0.05 --steps 1000 --checkpoint-every 50 --quiet --out run";
+    let sentence = place.motes(flags).refused(&["the run diverged at step"]);
+    let step = after(&sentence, "at step ") as usize;
+    let files = common::checkpoints(&place.path("run"));
+    assert_eq!(files.len(), 2);
+    let last: usize = files[1].file_stem().unwrap().to_str().unwrap().parse().unwrap();
+    assert_eq!(last, (step - 1) / 50 * 50);
+    let trace = place.text("run/trace.csv");
+    let last: usize = trace.lines().next_back().unwrap().split(',').next().unwrap().parse().unwrap();
+    assert!(last == step || last + 1 == step, "the trace ends at {last}, the run at {step}");
+    assert!(trace.ends_with('\n') && !trace.contains("NaN") && !trace.contains("inf"));
+    // Going on from there diverges again, at the same step.
+    assert_eq!(place.motes("resume run --quiet").refused(&[]), sentence);
+}
+
+#[test]
+fn a_step_that_is_too_large_without_overflow_is_a_verdict() {
+    let place = Place::new();
+    let fit = "fit hierarchical --algorithm pmgd";
+    let done = place.motes(&format!("{fit} --step-size 0.9 --out large"));
+    done.ok();
+    assert!(done.out.contains("h = 0.9 is too large"), "{}", done.out);
+    let diagnostics = &summary(&place.path("large"))["diagnostics"];
+    assert_eq!(diagnostics["verdict"], "step-too-large");
+    assert!(number(&diagnostics["shadow_acceptance"]) < 0.6);
+    let suggestion = number(&diagnostics["suggested_step_size"]);
+    assert!(suggestion < 0.9);
+    let advice = diagnostics["advice"].as_str().unwrap();
+    assert!(advice.contains(&format!("try --step-size {suggestion}")), "{advice}");
+    place.quietly(&format!("{fit} --step-size {suggestion} --out better"));
+    let better = &summary(&place.path("better"))["diagnostics"];
+    assert_eq!(better["verdict"], "ok");
+    assert_eq!(better["advice"], Value::Null);
+    assert!(number(&better["shadow_acceptance"]) >= 0.6);
+    place.quietly(&format!("{fit} --step-size {suggestion} --adjust --out adjusted"));
+    assert_eq!(verdict(&place.path("adjusted")), "ok");
+}
+
+#[test]
+fn low_acceptance_names_h() {
+    let place = Place::new();
+    for (name, flags, h) in [
+        ("huge-step", "--algorithm marginal-mh --particles 4 --step-size 0.9", "h = 0.9"),
+        ("many", "--algorithm marginal-mh --particles 500 --step-size 0.2", "h = 0.2"),
+        ("joint", "--algorithm joint-mh --joint-update pqn --particles 50 --step-size 0.5", "h = 0.5"),
+        (
+            "each",
+            "--algorithm pmgd --adjust --adjust-after 0 --dim 1000 --particles 4 --step-size 0.9",
+            "h = 0.9",
+        ),
+    ] {
+        let done = place.motes(&format!("fit hierarchical --steps 1200 --out {name} {flags}"));
+        done.ok();
+        let diagnostics = &summary(&place.path(name))["diagnostics"];
+        assert_eq!(diagnostics["verdict"], "low-acceptance", "{name}: {diagnostics}");
+        let advice = diagnostics["advice"].as_str().unwrap();
+        assert!(advice.contains(h) && advice.contains("try --step-size"), "{advice}");
+        assert!(done.out.contains(advice), "{}", done.out);
+        assert!(number(&diagnostics["suggested_step_size"]) < after(h, "h = "));
+    }
+    // Where one particle has few coordinates, the step that is proposed mends it.
+    let suggestion = number(&summary(&place.path("huge-step"))["diagnostics"]["suggested_step_size"]);
+    place.quietly(&format!(
+        "fit hierarchical --steps 1200 --algorithm marginal-mh --particles 4 --step-size {suggestion} --out mended"
+    ));
+    assert_eq!(verdict(&place.path("mended")), "ok");
+}

@@ -1,0 +1,277 @@
+//! Bayesian logistic regression (Sec. blr): weights x ~ N(theta 1, V I), labels l_i ~ Bernoulli(sigmoid(f_i.x)).
+
+mod kernels;
+mod mode;
+mod predict;
+mod rows;
+mod vector;
+
+use std::f64::consts::LN_2;
+use std::sync::OnceLock;
+
+use bytemuck::{cast_slice_mut, pod_align_to_mut};
+use motes::model::{LogDensity, MStep, Predictive, Prior, ThetaHessian};
+use motes::{At, Model, ModelError, Real};
+
+use crate::data::{Classification, DataError};
+use kernels::Sum;
+use rows::{Line, Rows, lines};
+
+pub use predict::{Prediction, predict};
+
+/// Particles per block where the rows are few: a block must take some microseconds, and blocks must outnumber threads.
+const BLOCK_NANOSECONDS: f64 = 3_000.0;
+const PER_BLOCK: std::ops::RangeInclusive<usize> = 4..=8;
+/// Coordinates in a block of particles where the rows are many.
+const MOST_COORDINATES: usize = 1 << 16;
+
+/// l(theta, x) = sum_i [l_i f_i.x - ln(1 + e^{f_i.x})] - |x - theta 1|^2 / (2V) (eq. blrdens with erratum 1).
+#[derive(Debug)]
+pub struct Logistic<F> {
+    rows: Rows<F>,
+    names: Vec<String>,
+    /// The number of coordinates tied to theta, D: all but the intercept.
+    tied: usize,
+    variance: f64,
+    terms: [f64; 1],
+    test: Option<predict::TestSet>,
+    curvature: OnceLock<Option<f64>>,
+}
+
+/// What can be chosen besides the data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// V, the prior variance of each weight.
+    pub prior_variance: f64,
+    /// Whether a last coordinate with feature 1 is added; its prior is N(0, V), not tied to theta.
+    pub intercept: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { prior_variance: 5.0, intercept: false }
+    }
+}
+
+impl<F: Real> Logistic<F> {
+    /// The model for training rows, with test rows for the predictive metrics if there are any.
+    pub fn new(
+        train: &Classification,
+        test: Option<&Classification>,
+        options: Options,
+    ) -> Result<Self, DataError> {
+        let Options { prior_variance, intercept } = options;
+        if !(prior_variance > 0.0 && prior_variance.is_finite()) {
+            return Err(DataError::new(format!(
+                "--prior-variance {prior_variance} is not a positive number; choose one, 5 for example"
+            )));
+        }
+        let mut names = train.feature_names.clone();
+        let tied = names.len();
+        if train.rows() == 0 || tied == 0 {
+            return Err(DataError::new(
+                "there are no rows or no features to train on; give more data".into(),
+            ));
+        }
+        if let Some(test) = test.filter(|test| test.feature_names != train.feature_names) {
+            return Err(DataError::new(format!(
+                "the test data have the features {:?} and the training data {:?}; give both the same columns",
+                test.feature_names, train.feature_names
+            )));
+        }
+        if intercept {
+            names.push("intercept".into());
+        }
+        let rows = Rows::new(&train.features, &train.labels, intercept);
+        if let Some(column) = rows.first_not_finite() {
+            return Err(DataError::new(format!(
+                "column '{}' holds numbers too large for {}; rescale it or use --precision f64",
+                names[column],
+                F::NAME
+            )));
+        }
+        let test = test.filter(|test| test.rows() > 0).map(|test| predict::TestSet::new(test, intercept));
+        Ok(Logistic {
+            rows,
+            names,
+            tied,
+            variance: prior_variance,
+            terms: [tied as f64],
+            test,
+            curvature: OnceLock::new(),
+        })
+    }
+
+    fn d(&self) -> usize {
+        self.rows.columns
+    }
+
+    /// Writes the likelihood's sums for each particle into `out`, without the factor of a mini-batch, which is returned.
+    fn likelihood(&self, sum: Sum, at: At<'_, F>, pack: &mut [Line], out: &mut [f64]) -> f64 {
+        match at.batch {
+            None => {
+                self.rows.sums(sum, self.rows.weights(), at.x, at.parallel, out);
+                1.0
+            }
+            Some(batch) => {
+                self.rows.batch_sums(sum, batch, at.x, pack, out);
+                self.rows.given as f64 / batch.len().max(1) as f64
+            }
+        }
+    }
+}
+
+impl<F: Real> Model<F> for Logistic<F> {
+    fn name(&self) -> &str {
+        "logistic"
+    }
+
+    fn d_theta(&self) -> usize {
+        1
+    }
+
+    fn d_x(&self) -> usize {
+        self.d()
+    }
+
+    fn x_names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    /// Many rows are best passed once, with all particles: then the rows, not the particles, are shared out to the threads.
+    fn particles_per_block(&self, n: usize) -> usize {
+        if self.rows.many() {
+            return n.min(MOST_COORDINATES / self.d()).max(1);
+        }
+        ((BLOCK_NANOSECONDS / self.rows.nanoseconds()).ceil() as usize)
+            .clamp(*PER_BLOCK.start(), *PER_BLOCK.end())
+    }
+
+    fn nanoseconds_per_particle(&self) -> f64 {
+        self.rows.nanoseconds()
+    }
+
+    /// Sums in `f64`, a packed mini-batch, and what aligning costs.
+    fn scratch_len(&self, particles: usize) -> usize {
+        let lines = lines::<f64>(particles * self.d()) + self.rows.batch_lines() + 1;
+        lines * size_of::<Line>() / size_of::<F>()
+    }
+
+    fn gradients(
+        &self,
+        at: At<'_, F>,
+        grad_theta: &mut [f64],
+        grad_x: &mut [F],
+        scratch: &mut [F],
+    ) -> Result<(), ModelError> {
+        let (d, theta) = (self.d(), at.theta[0]);
+        let (_, space, _) = pod_align_to_mut::<F, Line>(scratch);
+        let (sums, pack) = space.split_at_mut(lines::<f64>(at.x.len()));
+        let sums = &mut cast_slice_mut(sums)[..at.x.len()];
+        let scale = LN_2 * self.likelihood(Sum::Gradient, at, pack, sums);
+        let precision = 1.0 / self.variance;
+        let mut excess = 0.0;
+        for ((x, grad), sums) in
+            at.x.chunks_exact(d).zip(grad_x.chunks_exact_mut(d)).zip(sums.chunks_exact(d))
+        {
+            for ((x, grad), sum) in x.iter().zip(&mut *grad).zip(sums).take(self.tied) {
+                let prior = theta - x.f64();
+                *grad = F::of(scale * sum + precision * prior);
+                excess -= prior;
+            }
+            for i in self.tied..d {
+                grad[i] = F::of(scale * sums[i] - precision * x[i].f64());
+            }
+        }
+        grad_theta[0] = precision * excess;
+        Ok(())
+    }
+
+    fn default_step_size(&self) -> f64 {
+        0.01
+    }
+
+    fn curvature(&self) -> Option<f64> {
+        *self.curvature.get_or_init(|| mode::curvature(&self.rows, self.variance))
+    }
+
+    fn theta_terms(&self) -> Option<&[f64]> {
+        Some(&self.terms)
+    }
+
+    fn log_density(&self) -> Option<&dyn LogDensity<F>> {
+        Some(self)
+    }
+
+    fn theta_hessian(&self) -> Option<&dyn ThetaHessian<F>> {
+        Some(self)
+    }
+
+    fn m_step(&self) -> Option<&dyn MStep<F>> {
+        Some(self)
+    }
+
+    fn prior(&self) -> Option<&dyn Prior<F>> {
+        Some(self)
+    }
+
+    fn data_terms(&self) -> Option<usize> {
+        Some(self.rows.given)
+    }
+
+    fn predictive(&self) -> Option<&dyn Predictive<F>> {
+        self.test.as_ref().map(|test| test as &dyn Predictive<F>)
+    }
+}
+
+impl<F: Real> LogDensity<F> for Logistic<F> {
+    fn log_density(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError> {
+        let (_, pack, _) = pod_align_to_mut::<F, Line>(scratch);
+        let scale = self.likelihood(Sum::Loss, at, pack, out);
+        for (out, x) in out.iter_mut().zip(at.x.chunks_exact(self.d())) {
+            let (tied, intercept) = x.split_at(self.tied);
+            let squares = tied.iter().map(|x| (x.f64() - at.theta[0]).powi(2)).sum::<f64>()
+                + intercept.iter().map(|x| x.f64().powi(2)).sum::<f64>();
+            *out = -scale * *out - squares / (2.0 * self.variance);
+        }
+        Ok(())
+    }
+}
+
+impl<F: Real> ThetaHessian<F> for Logistic<F> {
+    fn theta_hessian(&self, at: At<'_, F>, out: &mut [f64], _scratch: &mut [F]) -> Result<(), ModelError> {
+        let particles = at.x.len() / self.d();
+        out[0] = -((particles * self.tied) as f64) / self.variance;
+        Ok(())
+    }
+}
+
+impl<F: Real> MStep<F> for Logistic<F> {
+    fn statistics_len(&self) -> usize {
+        1
+    }
+
+    fn statistics(&self, x: &[F], out: &mut [f64]) -> Result<(), ModelError> {
+        let tied = x.chunks_exact(self.d()).flat_map(|x| &x[..self.tied]);
+        out[0] = tied.map(|x| x.f64()).sum();
+        Ok(())
+    }
+
+    /// The mean of all tied coordinates of all particles.
+    fn m_step(&self, mean: &[f64], theta: &mut [f64]) -> Result<(), ModelError> {
+        theta[0] = mean[0] / self.tied as f64;
+        Ok(())
+    }
+}
+
+impl<F: Real> Prior<F> for Logistic<F> {
+    fn map_normals(&self, theta: &[f64], x: &mut [F]) {
+        let deviation = self.variance.sqrt();
+        for x in x.chunks_exact_mut(self.d()) {
+            for (i, x) in x.iter_mut().enumerate() {
+                let mean = if i < self.tied { theta[0] } else { 0.0 };
+                *x = F::of(mean + deviation * x.f64());
+            }
+        }
+    }
+}

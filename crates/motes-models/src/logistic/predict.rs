@@ -1,0 +1,145 @@
+//! Predictions averaged over particles: test metrics streamed over clouds, and probabilities for new rows.
+
+use std::convert::Infallible;
+
+use motes::Real;
+use motes::blocks::{INLINE_NANOSECONDS, for_each, for_each2};
+use motes::model::Predictive;
+use motes::summary::Metrics;
+
+use super::kernels::{add_probabilities, lanes, tile_vectors};
+use super::rows::{Rows, View};
+use crate::data::Classification;
+
+/// Below 2^this, a probability's own digits are at risk and sums are taken relative to the largest.
+const TINY: f64 = -900.0;
+
+/// Labelled rows that no particle has seen. In `f64` whatever the particles are: it is not the place to save time.
+#[derive(Debug)]
+pub(super) struct TestSet {
+    rows: Rows<f64>,
+    /// How many test rows each distinct row stands for.
+    weights: Vec<f64>,
+}
+
+impl TestSet {
+    pub(super) fn new(test: &Classification, intercept: bool) -> Self {
+        let rows = Rows::new(&test.features, &test.labels, intercept);
+        let weights = rows.weights().iter().copied().filter(|w| *w > 0.0).collect();
+        TestSet { rows, weights }
+    }
+
+    /// Sums over the particles of p(label | f, x) for each row, and the largest t, where p = 1 / (1 + 2^-t).
+    fn probabilities(&self, x: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let View { g, w, columns } = self.rows.all();
+        let particles = x.len() / columns;
+        let (mut sums, mut most) = (vec![0.0; w.len()], vec![f64::NEG_INFINITY; w.len()]);
+        let chunk = tile_vectors(columns) * lanes::<f64>();
+        let parallel = self.rows.nanoseconds() * particles as f64 > INLINE_NANOSECONDS;
+        let Ok(()) = for_each2(parallel, (&mut sums, chunk), (&mut most, chunk), |i, sums, most| {
+            let rows = i * chunk..i * chunk + sums.len();
+            let g = &g[rows.start * columns..rows.end * columns];
+            add_probabilities(View { g, w: &w[rows], columns }, x, sums, most);
+            Ok::<(), Infallible>(())
+        });
+        (sums, most)
+    }
+
+    /// t of one row for one particle.
+    fn t(&self, row: usize, x: &[f64]) -> f64 {
+        let (lanes, columns) = (lanes::<f64>(), self.rows.columns);
+        let g = &self.rows.all().g[row / lanes * columns * lanes + row % lanes..];
+        g.iter().step_by(lanes).zip(x).map(|(g, x)| g * x).sum()
+    }
+}
+
+/// The state is the number of particles, then for each distinct row m and s such that e^m s is the sum of p over the particles.
+impl<F: Real> Predictive<F> for TestSet {
+    fn state_len(&self) -> usize {
+        1 + 2 * self.weights.len()
+    }
+
+    fn accumulate(&self, x: &[F], state: &mut [f64]) {
+        let x: Vec<f64> = x.iter().map(|x| x.f64()).collect();
+        let (sums, most) = self.probabilities(&x);
+        let (count, points) = state.split_at_mut(1);
+        count[0] += (x.len() / self.rows.columns) as f64;
+        for (i, point) in points.chunks_exact_mut(2).enumerate() {
+            let (m, s) = if most[i] > TINY {
+                (0.0, sums[i])
+            } else {
+                // p = 2^t to all digits.
+                let relative = x.chunks_exact(self.rows.columns).map(|x| (self.t(i, x) - most[i]).exp2());
+                (most[i] * std::f64::consts::LN_2, relative.sum())
+            };
+            if point[1] == 0.0 {
+                point.copy_from_slice(&[m, s]);
+            } else {
+                let top = m.max(point[0]);
+                point[1] = point[1] * (point[0] - top).exp() + s * (m - top).exp();
+                point[0] = top;
+            }
+        }
+    }
+
+    /// The fraction of rows whose label has mean probability below 1/2 (erratum 9), and the mean of the logarithm of that probability.
+    fn metrics(&self, state: &[f64]) -> Metrics {
+        let (count, points) = state.split_at(1);
+        let (mut wrong, mut lppd) = (0.0, 0.0);
+        for (point, w) in points.chunks_exact(2).zip(&self.weights) {
+            let mean = point[1] / count[0];
+            if point[0].exp() * mean < 0.5 {
+                wrong += w;
+            }
+            lppd += w * (point[0] + mean.ln());
+        }
+        let total = self.rows.given as f64;
+        Metrics { test_error: wrong / total, lppd: lppd / total }
+    }
+}
+
+/// The probability of class 1 for one row, over the particles.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// The mean.
+    pub mean: f64,
+    /// The 5 % quantile.
+    pub low: f64,
+    /// The 95 % quantile.
+    pub high: f64,
+}
+
+/// Predicts each row of `features` (row-major, `d` to a row) from particles of `d` weights, and an intercept if there is one.
+///
+/// Has the thread pool to itself. There must be at least one particle.
+pub fn predict(particles: &[f64], features: &[f64], d: usize, intercept: bool) -> Vec<Prediction> {
+    let columns = d + usize::from(intercept);
+    let n = particles.len() / columns;
+    assert!(n > 0, "a prediction needs at least one particle");
+    let none = Prediction { mean: 0.0, low: 0.0, high: 0.0 };
+    let mut out = vec![none; features.len() / d];
+    let parallel = 3.0 * (out.len() * n) as f64 > INLINE_NANOSECONDS;
+    let Ok(()) = for_each(parallel, (&mut out, 8), |block, out| {
+        let mut p = vec![0.0; n];
+        for (i, out) in out.iter_mut().enumerate() {
+            let f = &features[(8 * block + i) * d..][..d];
+            for (p, x) in p.iter_mut().zip(particles.chunks_exact(columns)) {
+                let (weights, intercept) = x.split_at(d);
+                *p = f.iter().zip(weights).map(|(f, x)| f * x).sum::<f64>() + intercept.iter().sum::<f64>();
+            }
+            motes::vmath::sigmoid_f64(&mut p);
+            let mean = p.iter().sum::<f64>() / n as f64;
+            *out = Prediction { mean, low: quantile(&mut p, 0.05), high: quantile(&mut p, 0.95) };
+        }
+        Ok::<(), Infallible>(())
+    });
+    out
+}
+
+/// The quantile between the two nearest order statistics, as NumPy's default.
+fn quantile(values: &mut [f64], q: f64) -> f64 {
+    let position = q * (values.len() - 1) as f64;
+    let (_, &mut low, above) = values.select_nth_unstable_by(position as usize, f64::total_cmp);
+    let high = above.iter().copied().min_by(f64::total_cmp).unwrap_or(low);
+    low + position.fract() * (high - low)
+}
