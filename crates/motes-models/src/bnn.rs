@@ -6,6 +6,7 @@ mod lanes;
 mod network;
 mod predictive;
 
+use motes::blocks::INLINE_NANOSECONDS;
 use motes::model::{LogDensity, MStep, Predictive, Prior, ThetaHessian};
 use motes::{At, Model, ModelError, Real};
 
@@ -110,7 +111,16 @@ impl<F: Real> Bnn<F> {
     }
 
     /// The probability of each class for each row of features, averaged over the particles x.
+    ///
+    /// # Panics
+    ///
+    /// If `features` are not whole rows, or x not whole particles.
     pub fn predict(&self, features: &[f64], x: &[F]) -> Vec<f64> {
+        assert!(features.len().is_multiple_of(self.inputs), "rows of {} features expected", self.inputs);
+        assert!(x.len().is_multiple_of(self.d_w() + self.classes * self.hidden), "whole particles expected");
+        if features.is_empty() {
+            return Vec::new();
+        }
         let labels = vec![0; features.len() / self.inputs];
         let set =
             TestSet::new(Labelled { features, labels: &labels }, [self.inputs, self.hidden, self.classes]);
@@ -136,6 +146,11 @@ impl<F: Real> Bnn<F> {
 
     fn particles<'a>(&self, x: &'a [F]) -> std::slice::ChunksExact<'a, F> {
         x.chunks_exact(self.d_w() + self.classes * self.hidden)
+    }
+
+    /// Whether one particle is worth more than one thread.
+    fn parallel(&self, at: &At<'_, F>) -> bool {
+        at.parallel && self.nanoseconds_per_particle() > 2.0 * INLINE_NANOSECONDS
     }
 
     fn check_batch(&self, batch: Option<&[u32]>) -> Result<(), ModelError> {
@@ -234,8 +249,7 @@ impl<F: Real> Model<F> for Bnn<F> {
     ) -> Result<(), ModelError> {
         self.check_batch(at.batch)?;
         let precision = [0, 1].map(|i| (-2.0 * at.theta[i]).exp());
-        let parallel =
-            at.parallel && self.nanoseconds_per_particle() > 2.0 * motes::blocks::INLINE_NANOSECONDS;
+        let parallel = self.parallel(&at);
         let mut squares = [0.0; 2];
         for (x, grad) in self.particles(at.x).zip(grad_x.chunks_exact_mut(self.d_x())) {
             let of_x = self.pass().gradient(x, &self.labels, at.batch, precision, parallel, grad, scratch);
@@ -289,7 +303,7 @@ impl<F: Real> LogDensity<F> for Bnn<F> {
     fn log_density(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError> {
         self.check_batch(at.batch)?;
         for (x, out) in self.particles(at.x).zip(out) {
-            *out = self.pass().log_likelihood(x, &self.labels, at.batch, at.parallel, scratch);
+            *out = self.pass().log_likelihood(x, &self.labels, at.batch, self.parallel(&at), scratch);
             for (i, squares) in self.squares(x).into_iter().enumerate() {
                 *out -= 0.5 * (-2.0 * at.theta[i]).exp() * squares + self.terms[i] * at.theta[i];
             }

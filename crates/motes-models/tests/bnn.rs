@@ -387,6 +387,7 @@ fn bad_input_is_refused_in_a_sentence() {
         error.to_string(),
         "a batch of 1 rows does not fit the 4 of the data; choose a batch of 1 to 4"
     );
+    assert!(model.predict(&[], &[0.5; 10]).is_empty());
     let names = Model::<f64>::x_names(&model);
     assert_eq!([&names[4], &names[6], &names[9]], ["w[1,1]", "v[0,0]", "v[1,1]"]);
 }

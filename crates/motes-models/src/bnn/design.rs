@@ -8,7 +8,7 @@ use std::ops::Range;
 use motes::Real;
 
 use super::Products;
-use super::lanes::{Block, Entry, MOST_VECTORS, Pick, dense, lanes, sparse};
+use super::lanes::{Block, Entry, MOST_VECTORS, Pick, dense, lanes, packed, sparse};
 
 /// Panels of a tile are at most this long, to stay in the first-level cache beside the rows that stream by.
 const TILE_BYTES: usize = 24 << 10;
@@ -78,61 +78,77 @@ pub(super) struct Design<F> {
     pub units: Tiles,
     /// Which row stands where in the products of all rows.
     pub order: Vec<u32>,
-    /// F, row-major, with a row of zeros after an odd one.
+    /// F, row-major, with a row of zeros after an odd one; for batches.
     f: Vec<F>,
     /// F', likewise.
     ft: Vec<F>,
-    sparse: Option<Sparse<F>>,
+    /// b, if it has been split off.
+    base: Option<Vec<F>>,
+    /// F or S, as the first product walks it.
+    forward: Pairs<F>,
+    /// F' or S', as the second product walks it.
+    backward: Pairs<F>,
 }
 
+/// Pairs of rows in the order in which a product walks them, tile by tile of rows and then of columns, so that they
+/// stream by.
 #[derive(Clone, Debug)]
-struct Sparse<F> {
-    /// b.
-    base: Vec<F>,
-    /// S by pairs of rows.
-    forward: Lists<F>,
-    /// S' by pairs of rows.
-    backward: Lists<F>,
-}
-
-/// Sparse pairs of rows, tile by tile of rows and then of columns.
-#[derive(Clone, Debug)]
-struct Lists<F> {
-    entries: Vec<Entry<F>>,
-    /// For each tile the ends of its pairs, after the end of the last tile.
-    ends: Vec<u32>,
-    /// Where the tiles begin in `ends`.
+struct Pairs<F> {
+    terms: Terms<F>,
+    /// Where the tiles begin: in the interleaved rows, or in the ends.
     tiles: Vec<usize>,
     /// Tiles of columns.
     across: usize,
 }
 
-impl<F: Real> Lists<F> {
-    fn new(s: impl Fn(usize, usize) -> F, rows: Tiles, columns: Tiles) -> Self {
-        let mut lists = Lists { entries: vec![], ends: vec![], tiles: vec![0], across: columns.count() };
+#[derive(Clone, Debug)]
+enum Terms<F> {
+    /// Rows interleaved.
+    Dense(Vec<[F; 2]>),
+    /// Entries, and for each tile the ends of its pairs after the end of the last tile.
+    Sparse(Vec<Entry<F>>, Vec<u32>),
+}
+
+impl<F: Real> Pairs<F> {
+    fn new(value: impl Fn(usize, usize) -> F, rows: Tiles, columns: Tiles, is_sparse: bool) -> Self {
+        let (mut dense, mut entries, mut ends, mut tiles) = (vec![], vec![], vec![], vec![0]);
         for r in 0..rows.count() {
             for c in 0..columns.count() {
-                lists.ends.push(lists.entries.len() as u32);
+                ends.push(entries.len() as u32);
                 for row in rows.range(r).step_by(2) {
-                    let columns = columns.range(c);
-                    for (i, column) in columns.enumerate() {
-                        let other = if row + 1 < rows.len { s(row + 1, column) } else { F::default() };
-                        let values = [s(row, column), other];
-                        if values != [F::default(); 2] {
-                            lists.entries.push(Entry { column: i as u32, values });
+                    for (i, column) in columns.range(c).enumerate() {
+                        let other = if row + 1 < rows.len { value(row + 1, column) } else { F::default() };
+                        let values = [value(row, column), other];
+                        if !is_sparse {
+                            dense.push(values);
+                        } else if values != [F::default(); 2] {
+                            entries.push(Entry { column: i as u32, values });
                         }
                     }
-                    lists.ends.push(lists.entries.len() as u32);
+                    ends.push(entries.len() as u32);
                 }
-                lists.tiles.push(lists.ends.len());
+                tiles.push(if is_sparse { ends.len() } else { dense.len() });
             }
         }
-        lists
+        let terms = if is_sparse { Terms::Sparse(entries, ends) } else { Terms::Dense(dense) };
+        Pairs { terms, tiles, across: columns.count() }
     }
 
+    /// Adds the product of a tile and a panel to the rows of `out`.
     fn add(&self, nv: usize, row: usize, column: usize, panel: &[F], out: &mut [F]) {
         let tile = row * self.across + column;
-        sparse(nv, &self.entries, &self.ends[self.tiles[tile]..self.tiles[tile + 1]], panel, out);
+        let range = self.tiles[tile]..self.tiles[tile + 1];
+        match &self.terms {
+            Terms::Dense(pairs) => packed(nv, &pairs[range], panel, out),
+            Terms::Sparse(entries, ends) => sparse(nv, entries, &ends[range], panel, out),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match &self.terms {
+            Terms::Dense(pairs) => pairs.len(),
+            Terms::Sparse(entries, _) => entries.len(),
+        }
     }
 }
 
@@ -174,26 +190,21 @@ impl<F: Real> Design<F> {
                 (f[row * a + i], ft[i * m + row]) = (v, v);
             }
         }
-        let sparse = is_sparse.then(|| {
-            let s = |r: usize, i: usize| f[order[r] * a + i] - base[i];
-            let forward = Lists::new(s, rows, chunks);
-            let backward = Lists::new(|i, r| s(r, i), units, rows);
-            Sparse { base: base.clone(), forward, backward }
-        });
+        let s = |r: usize, i: usize| f[order[r] * a + i] - if is_sparse { base[i] } else { zero };
+        let forward = Pairs::new(s, rows, chunks, is_sparse);
+        let backward = Pairs::new(|i, r| s(r, i), units, rows, is_sparse);
+        let base = is_sparse.then_some(base);
         let order = order.iter().map(|row| *row as u32).collect();
-        Design { layout, columns, rows, chunks, units, order, f, ft, sparse }
+        Design { layout, columns, rows, chunks, units, order, f, ft, base, forward, backward }
     }
 
     pub fn is_sparse(&self) -> bool {
-        self.sparse.is_some()
+        self.base.is_some()
     }
 
     /// Multiplications of both products for one hidden unit, over all rows.
     pub fn work(&self) -> usize {
-        match &self.sparse {
-            Some(s) => 2 * (s.forward.entries.len() + s.backward.entries.len()),
-            None => 2 * self.rows.len * self.columns.len(),
-        }
+        2 * (self.forward.len() + self.backward.len())
     }
 
     /// Numbers of a buffer for W' or a gradient like it.
@@ -248,7 +259,7 @@ impl<F: Real> Design<F> {
     /// Writes W b, which every row of the first product begins with, twice for each panel.
     pub fn constant(&self, wt: &[F], batch: bool, out: &mut [F]) {
         out.fill(F::default());
-        let Some(sparse) = self.sparse.as_ref().filter(|_| !batch) else { return };
+        let Some(base) = self.base.as_ref().filter(|_| !batch) else { return };
         let tiles = wt.chunks_exact(self.chunks.size * self.layout.padded());
         for (chunk, wt) in tiles.enumerate().take(self.chunks.count()) {
             let range = self.chunks.range(chunk);
@@ -256,7 +267,7 @@ impl<F: Real> Design<F> {
             let stride = self.columns.len();
             for (p, out) in out.chunks_exact_mut(2 * self.layout.width).enumerate() {
                 let panel = &wt[self.panel(self.chunks.size, p, range.len())];
-                let base = Block { matrix: &sparse.base, stride, rows: Pick::List(&[0]), columns };
+                let base = Block { matrix: base, stride, rows: Pick::List(&[0]), columns };
                 dense(self.layout.nv, base, panel, out);
             }
         }
@@ -281,14 +292,10 @@ impl<F: Real> Design<F> {
                 for (out, tile) in out.chunks_mut(stride).zip(tiles.clone()) {
                     let range = rows.range(tile);
                     let out = &mut out[self.panel(rows.size, p, range.len().next_multiple_of(2))];
-                    match (&self.sparse, batch) {
-                        (Some(s), None) => s.forward.add(nv, tile, chunk, panel, out),
-                        (_, batch) => {
-                            let rows = match batch {
-                                Some(batch) => Pick::List(&batch[range]),
-                                None => Pick::From(range.start),
-                            };
-                            let columns = Pick::From(columns.start);
+                    match batch {
+                        None => self.forward.add(nv, tile, chunk, panel, out),
+                        Some(batch) => {
+                            let (rows, columns) = (Pick::List(&batch[range]), Pick::From(columns.start));
                             let stride = self.columns.len();
                             dense(nv, Block { matrix: &self.f, stride, rows, columns }, panel, out);
                         }
@@ -311,30 +318,22 @@ impl<F: Real> Design<F> {
         let Layout { panels, nv, width, .. } = self.layout;
         let units = self.units.range(unit);
         let rows = Tiles { len: batch.map_or(self.rows.len, <[u32]>::len), ..self.rows };
-        let sparse = self.sparse.as_ref().filter(|_| batch.is_none());
         for p in 0..panels {
             let out = &mut out[self.panel(self.units.size, p, units.len().next_multiple_of(2))];
-            match sparse {
-                None => out.fill(F::default()),
-                Some(s) => {
-                    for (out, i) in out.chunks_exact_mut(width).zip(units.start..) {
-                        let b = s.base.get(i).copied().unwrap_or_default();
-                        let sums = &sums[p * width..(p + 1) * width];
-                        out.iter_mut().zip(sums).for_each(|(o, s)| *o = b * *s);
-                    }
+            out.fill(F::default());
+            if let Some(base) = self.base.as_ref().filter(|_| batch.is_none()) {
+                let sums = &sums[p * width..(p + 1) * width];
+                for (out, b) in out.chunks_exact_mut(width).zip(&base[units.clone()]) {
+                    out.iter_mut().zip(sums).for_each(|(o, s)| *o = *b * *s);
                 }
             }
             for (tile, d) in d.chunks(stride).enumerate().take(rows.count()) {
                 let range = rows.range(tile);
                 let panel = &d[self.panel(rows.size, p, range.len())];
-                match sparse {
-                    Some(s) => s.backward.add(nv, unit, tile, panel, out),
-                    None => {
-                        let columns = match batch {
-                            Some(batch) => Pick::List(&batch[range]),
-                            None => Pick::From(range.start),
-                        };
-                        let rows = Pick::From(units.start);
+                match batch {
+                    None => self.backward.add(nv, unit, tile, panel, out),
+                    Some(batch) => {
+                        let (rows, columns) = (Pick::From(units.start), Pick::List(&batch[range]));
                         dense(
                             nv,
                             Block { matrix: &self.ft, stride: self.rows.len, rows, columns },
