@@ -143,7 +143,8 @@ fn the_summary_has_every_key_and_null_where_nothing_applies() {
     assert_eq!(json["algorithm"], "pgd");
     assert_eq!(json["seed"], 5);
     assert_eq!(json["theta"]["names"], json!(["theta"]));
-    assert_eq!(json["diagnostics"]["verdict"], "ok");
+    // Fifty steps are not enough for theta to come to rest.
+    assert_eq!(json["diagnostics"]["verdict"], "still-moving");
     let time = &json["time"];
     let product = number(&time["seconds"]) * number(&time["steps_per_second"]);
     assert!((product - 50.0).abs() < 1e-6, "{product}");

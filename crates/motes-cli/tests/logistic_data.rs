@@ -225,7 +225,7 @@ fn awkward_data_are_fitted() {
         place.write(&format!("{name}.csv"), data.plain());
         place.quietly(&format!("fit logistic --data {name}.csv --test-fraction 0 {flags} --out {name}"));
         let json = finite(&place.path(name));
-        assert_eq!(verdict(&json), "ok", "{name}");
+        assert!(step_is_sound(&json), "{name}: {}", verdict(&json));
         assert!(json["metrics"].is_null());
         let shadow = number(&json["diagnostics"]["shadow_acceptance"]);
         assert!(shadow >= 0.6, "{name}: {shadow}");
@@ -360,12 +360,17 @@ fn test_files_are_matched_by_name() {
     Done::of(&mut resume).ok();
 }
 
+/// Whether the verdict finds nothing wrong with the step size; these runs are too short for more.
+fn step_is_sound(json: &Value) -> bool {
+    ["ok", "still-moving"].contains(&verdict(json))
+}
+
 /// Fits with steps that are `factor` times too large: it must be noticed, and the step size proposed must work.
 /// Returns what was not noticed.
 fn too_large(place: &Place, name: &str, flags: &str, factor: f64) -> Vec<String> {
     let fit = format!("fit logistic {flags} --particles 20 --steps 400");
     place.quietly(&format!("{fit} --out {name}"));
-    assert_eq!(verdict(&finite(&place.path(name))), "ok");
+    assert!(step_is_sound(&finite(&place.path(name))));
     let config = place.text(&format!("{name}/config.toml"));
     let auto = config.lines().find_map(|l| l.strip_prefix("step-size = ")).unwrap().trim_matches('"');
     let auto: f64 = auto.parse().unwrap();
@@ -380,7 +385,7 @@ fn too_large(place: &Place, name: &str, flags: &str, factor: f64) -> Vec<String>
             let json = finite(&place.path(&out));
             let shadow = &json["diagnostics"]["shadow_acceptance"];
             println!("{out}: {}, shadow {shadow}, theta {}", verdict(&json), json["theta"]["mean"]);
-            if verdict(&json) == "ok" {
+            if step_is_sound(&json) {
                 missed.push(out);
                 continue;
             }
@@ -390,7 +395,7 @@ fn too_large(place: &Place, name: &str, flags: &str, factor: f64) -> Vec<String>
         place.quietly(&format!("{fit} --step-size {proposed} --out {out}-again"));
         let json = finite(&place.path(&format!("{out}-again")));
         println!("{out}: {proposed} is {}", verdict(&json));
-        assert_eq!(verdict(&json), "ok", "{out}: {sentence}");
+        assert!(step_is_sound(&json), "{out}: {sentence}");
     }
     missed
 }
