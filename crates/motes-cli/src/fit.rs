@@ -197,7 +197,7 @@ fn loop_and_write<F: Real>(
     Ok(ended)
 }
 
-/// The first of runs/<model>-<algorithm>-1, -2, ... that is not taken, made here so that nobody else takes it.
+/// The first of runs/MODEL-ALGORITHM-1, -2, ... that is not taken, made here so that nobody else takes it.
 fn next_default(model: &str, algorithm: Algorithm) -> Result<PathBuf, Error> {
     let runs = Path::new("runs");
     std::fs::create_dir_all(runs).map_err(Error::io("make", runs))?;
