@@ -10,7 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 OUT = HERE / 'out'
 THREADS = 2
-SECTIONS = ['toy', 'logistic', 'start', 'normals', 'limits']
+SECTIONS = ['toy', 'logistic', 'bnn', 'start', 'normals', 'limits']
 NOT_YET = 'not there yet'
 
 
@@ -49,6 +49,10 @@ def cases():
             flags = ['--particles', n, '--steps', 400, '--step-size', 0.01, '--precision', f, '--algorithm', algorithm]
             yield Case('logistic', f'logistic {algorithm.upper()} N={n} K=400', f, 2 if soul and f == 'f64' else 3, ['logistic', *flags],
                        ['peer_blr.py', '--f', f, '--alg', algorithm, '--N', n, '--reps', 15], small if soul else pgd, 15)
+    for algorithm, n, steps, asked in [('pgd', 1, 300, 1.3), ('pgd', 10, 60, 1.6), ('pgd', 100, 20, 1.8), ('soul', 100, 10, 1.3)]:
+        flags = ['--particles', n, '--steps', steps, '--step-size', 0.1, '--algorithm', algorithm]
+        yield Case('bnn', f'bnn {algorithm.upper()} N={n} K={steps}', 'f32', asked, ['bnn', *flags],
+                   ['peer_bnn.py', '--alg', algorithm, '--N', n, '--steps', steps, '--reps', 3], [['--active', '--normal', 'hash']], 3)
 
 
 def fit(motes, flags):
@@ -74,7 +78,8 @@ def peer_ms(case, variant):
     done = subprocess.run(command, cwd=HERE / 'peers', capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
-    return min(json.loads(line)['ms_min'] for line in done.stdout.splitlines() if line.startswith('{'))
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{')]
+    return min(row['ms_min'] if 'ms_min' in row else row['ms_per_step_min'] * row['steps'] for row in rows)
 
 
 def compare(case, motes, rounds):
@@ -202,7 +207,7 @@ def main():
     os.environ.update(JAX_PLATFORMS='cpu', OMP_NUM_THREADS=str(THREADS), OPENBLAS_NUM_THREADS=str(THREADS))
     motes = str(a.motes.resolve())
     result = dict(date=datetime.datetime.now().isoformat(timespec='seconds'), load_before=os.getloadavg(), rounds=a.rounds)
-    if {'toy', 'logistic'} & set(sections):
+    if {'toy', 'logistic', 'bnn'} & set(sections):
         result['comparisons'] = comparisons(motes, sections, a.rounds, a.only)
     if 'start' in sections:
         result['start'] = start(motes)
