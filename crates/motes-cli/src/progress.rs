@@ -102,12 +102,16 @@ impl<F: Real> Observer<F> for Interrupt {
     }
 }
 
-/// A number with its thousands apart.
+/// A number with its thousands apart, and a decimal where it has no thousands.
 pub fn grouped(value: f64) -> String {
     if value < 100.0 {
         return format!("{value:.1}");
     }
-    let digits = format!("{value:.0}");
+    thousands(&format!("{value:.0}"))
+}
+
+/// The digits of a whole number with its thousands apart.
+pub fn thousands(digits: &str) -> String {
     let mut out = String::new();
     for (i, c) in digits.chars().enumerate() {
         if i > 0 && (digits.len() - i).is_multiple_of(3) {

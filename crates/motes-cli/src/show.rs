@@ -7,7 +7,7 @@ use motes::settings::Settings;
 use motes::summary::posterior_moments;
 use motes::{Model, Real, State, Summary};
 
-use crate::progress::grouped;
+use crate::progress::{grouped, thousands};
 
 /// At most this many parameters or coordinates are listed one by one.
 const LISTED: usize = 12;
@@ -31,7 +31,7 @@ pub fn summary<F: Real>(
         "\n{} by {}: {} steps{particles} in {:.3} s ({} steps/s)\n",
         summary.model,
         summary.algorithm,
-        grouped_whole(state.k),
+        thousands(&state.k.to_string()),
         time.seconds,
         grouped(time.steps_per_second)
     );
@@ -80,8 +80,4 @@ fn more(out: &mut String, count: usize) {
     if count > LISTED {
         let _ = writeln!(out, "  ... and {} more", count - LISTED);
     }
-}
-
-fn grouped_whole(value: u64) -> String {
-    if value < 100 { value.to_string() } else { grouped(value as f64) }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::read::Run;
+use crate::progress::thousands;
 
 /// A number with a number of decimals and a true minus sign; very large ones in powers of ten.
 pub fn fixed(value: f64, decimals: usize) -> String {
@@ -44,15 +45,7 @@ pub fn decimals_for(error: f64) -> usize {
 
 /// A whole number with its thousands apart.
 pub fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
+    thousands(&value.to_string())
 }
 
 /// A time as people say it.
