@@ -144,7 +144,7 @@ fn loop_and_write<F: Real>(
     mut interrupt: Interrupt,
 ) -> Result<Ended, Error> {
     let (settings, recording) = (&plan.settings, plan.config.recording());
-    let (mut state, mut directory) = match from {
+    let (state, mut directory) = match from {
         From::Scratch { out } => {
             let out = match out {
                 Some(out) => out,
@@ -152,7 +152,7 @@ fn loop_and_write<F: Real>(
             };
             let directory = RunDirectory::create(&out, &plan.text, model, settings, recording)?;
             plan.tell();
-            (motes::start(model, settings)?, directory)
+            (motes::start_unless(model, settings, || interrupt.asked())?, directory)
         }
         From::Directory(dir) => {
             let mut state = State::initial(model, settings);
@@ -160,14 +160,22 @@ fn loop_and_write<F: Real>(
             warnings.iter().for_each(|w| say!("warning: {w}"));
             RunDirectory::write_config(&dir, &plan.text)?;
             plan.tell();
-            if state.k == 0 {
-                state = motes::start(model, settings)?;
-            }
             if !plan.how.quiet {
                 say!("going on from step {}", state.k);
             }
-            (state, directory)
+            if state.k == 0 {
+                (motes::start_unless(model, settings, || interrupt.asked())?, directory)
+            } else {
+                (Some(state), directory)
+            }
         }
+    };
+    let Some(mut state) = state else {
+        if !plan.how.quiet {
+            let dir = directory.path().display();
+            say!("stopped in the warm start, which begins again with: motes resume {dir}");
+        }
+        return Ok(Ended::Early);
     };
     let mut progress = Progress::new(settings.steps, plan.how.quiet);
     let mut observers: [&mut dyn Observer<F>; 2] = [&mut progress, &mut interrupt];

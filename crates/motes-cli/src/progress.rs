@@ -94,11 +94,16 @@ impl Interrupt {
         signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
         Ok(Interrupt(flag))
     }
+
+    /// Whether somebody wants the run to stop.
+    pub fn asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl<F: Real> Observer<F> for Interrupt {
     fn observe(&mut self, _info: &StepInfo<'_, F>) -> Flow {
-        if self.0.load(Ordering::Relaxed) { Flow::Stop } else { Flow::Continue }
+        if self.asked() { Flow::Stop } else { Flow::Continue }
     }
 }
 

@@ -156,6 +156,28 @@ fn interrupts_leave_a_checkpoint_and_exit_code_1() {
 }
 
 #[test]
+fn a_warm_start_can_be_interrupted_and_begins_again() {
+    let place = Place::new();
+    let fit = "fit hierarchical --dim 1000 --particles 3 --steps 20";
+    let child = place.spawn(&format!("{fit} --warm-start 1x100000000 --out run"));
+    wait_for(&place.path("run/trace.csv"));
+    std::thread::sleep(Duration::from_millis(150));
+    signal(&child, "INT");
+    let done = Done::wait(child);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert!(
+        done.err.contains("stopped in the warm start") && done.err.contains("motes resume run"),
+        "{}",
+        done.err
+    );
+    let config = place.text("run/config.toml").replace("1x100000000", "1x50");
+    place.write("run/config.toml", config);
+    place.quietly("resume run");
+    place.quietly(&format!("{fit} --warm-start 1x50 --out whole"));
+    same_bits(&place.path("whole"), &place.path("run"));
+}
+
+#[test]
 fn a_second_process_is_kept_out_and_harms_nothing() {
     let place = Place::new();
     let fit = "fit hierarchical --dim 100 --particles 20 --trace-every 100 --keep-clouds 1000 --burn-in 500";

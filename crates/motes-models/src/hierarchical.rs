@@ -8,7 +8,7 @@ use motes::{At, Model, ModelError, Real};
 /// Clouds with fewer coordinates are walked several rows at a time, beside as many copies of y.
 const NARROW: usize = 4096;
 /// Enough additions at once to hide how long each takes.
-const LANES: usize = 32;
+const LANES: usize = 16;
 
 /// D_x latent variables, each observed once.
 #[derive(Clone, Debug)]
@@ -183,23 +183,32 @@ dispatch! {
 
 #[inline(always)]
 fn gradients_kernel<F: Real, const FMA: bool>(x: &[F], y: &[F], theta: F, grad: &mut [F]) -> f64 {
-    let mut sums = [0.0; LANES];
+    // What does not fill the lanes has lanes of its own: lanes of varying number would not stay in registers.
+    let (mut sums, mut fours, mut ones) = ([0.0; LANES], [0.0; 4], [0.0]);
     for (x, grad) in x.chunks(y.len()).zip(grad.chunks_mut(y.len())) {
-        let y = &y[..x.len()];
-        let whole = x.len() / LANES * LANES;
-        for i in (0..whole).step_by(LANES) {
-            let (x, y, grad) = (&x[i..i + LANES], &y[i..i + LANES], &mut grad[i..i + LANES]);
-            for j in 0..LANES {
-                grad[j] = y[j] + theta - (x[j] + x[j]);
-                sums[j] += x[j].f64();
-            }
-        }
-        for i in whole..x.len() {
-            grad[i] = y[i] + theta - (x[i] + x[i]);
-            sums[i - whole] += x[i].f64();
+        let rest = gradients_of_chunks((x, &y[..x.len()], grad), theta, &mut sums);
+        let rest = gradients_of_chunks(rest, theta, &mut fours);
+        gradients_of_chunks(rest, theta, &mut ones);
+    }
+    sum_lanes(sums) + sum_lanes(fours) + ones[0]
+}
+
+/// The gradients and sums of all whole chunks; returns the rest.
+#[inline(always)]
+fn gradients_of_chunks<'a, F: Real, const N: usize>(
+    (x, y, grad): (&'a [F], &'a [F], &'a mut [F]),
+    theta: F,
+    sums: &mut [f64; N],
+) -> (&'a [F], &'a [F], &'a mut [F]) {
+    let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<N>(), y.as_chunks::<N>());
+    let (grad, grad_rest) = grad.as_chunks_mut::<N>();
+    for ((x, y), grad) in x.iter().zip(y).zip(grad) {
+        for j in 0..N {
+            grad[j] = y[j] + theta - (x[j] + x[j]);
+            sums[j] += x[j].f64();
         }
     }
-    sum_lanes(sums)
+    (x_rest, y_rest, grad_rest)
 }
 
 dispatch! {
@@ -209,15 +218,20 @@ dispatch! {
 
 #[inline(always)]
 fn sum_kernel<F: Real, const FMA: bool>(x: &[F]) -> f64 {
-    let mut sums = [0.0; LANES];
-    let chunks = x.chunks_exact(LANES);
-    for (s, v) in sums.iter_mut().zip(chunks.remainder()) {
-        *s += v.f64();
-    }
-    for chunk in chunks {
-        for j in 0..LANES {
-            sums[j] += chunk[j].f64();
+    let (mut sums, mut fours, mut ones) = ([0.0; LANES], [0.0; 4], [0.0]);
+    let rest = sum_of_chunks(x, &mut sums);
+    let rest = sum_of_chunks(rest, &mut fours);
+    sum_of_chunks(rest, &mut ones);
+    sum_lanes(sums) + sum_lanes(fours) + ones[0]
+}
+
+#[inline(always)]
+fn sum_of_chunks<'a, F: Real, const N: usize>(x: &'a [F], sums: &mut [f64; N]) -> &'a [F] {
+    let (x, rest) = x.as_chunks::<N>();
+    for x in x {
+        for j in 0..N {
+            sums[j] += x[j].f64();
         }
     }
-    sum_lanes(sums)
+    rest
 }

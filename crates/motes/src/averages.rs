@@ -1,7 +1,7 @@
 //! Streaming averages over the steps after burn-in: theta-bar and the first two moments of q-bar (eq. estimators).
 
 use crate::blocks::{INLINE_NANOSECONDS, for_each2};
-use crate::simd::dispatch;
+use crate::simd::{dispatch, sum_lanes};
 use crate::{Particles, Real};
 
 /// Coordinates that one block of the moment sums covers.
@@ -116,16 +116,32 @@ dispatch! {
 #[inline(always)]
 fn narrow_kernel<F: Real, const FMA: bool>(x: &[F], d: usize, sums: &mut [f64], squares: &mut [f64]) {
     // A power of two is a whole number of rows of 1, 2, 4, 8 or 16, in registers; other widths take what fits.
-    if NARROW.is_multiple_of(d) {
-        add_lanes::<F>(x, d, NARROW, sums, squares);
+    let rest = if d.is_power_of_two() {
+        add_lanes::<F, NARROW>(x, d, NARROW, sums, squares)
     } else {
-        add_lanes::<F>(x, d, NARROW / d * d, sums, squares);
+        add_lanes::<F, NARROW>(x, d, NARROW / d * d, sums, squares)
+    };
+    let rest =
+        if d.is_power_of_two() && d <= 4 { add_lanes::<F, 4>(rest, d, 4, sums, squares) } else { rest };
+    for row in rest.chunks_exact(d) {
+        for j in 0..d {
+            let v = row[j].f64();
+            sums[j] += v;
+            squares[j] += v * v;
+        }
     }
 }
 
+/// Adds what fills the lanes, and returns the rest.
 #[inline(always)]
-fn add_lanes<F: Real>(x: &[F], d: usize, lanes: usize, sums: &mut [f64], squares: &mut [f64]) {
-    let (mut s1, mut s2) = ([0.0f64; NARROW], [0.0f64; NARROW]);
+fn add_lanes<'a, F: Real, const LANES: usize>(
+    x: &'a [F],
+    d: usize,
+    lanes: usize,
+    sums: &mut [f64],
+    squares: &mut [f64],
+) -> &'a [F] {
+    let (mut s1, mut s2) = ([0.0f64; LANES], [0.0f64; LANES]);
     let mut rows = x.chunks_exact(lanes);
     for row in &mut rows {
         for j in 0..lanes {
@@ -134,24 +150,29 @@ fn add_lanes<F: Real>(x: &[F], d: usize, lanes: usize, sums: &mut [f64], squares
             s2[j] += v * v;
         }
     }
-    for (j, v) in rows.remainder().iter().enumerate() {
-        s1[j] += v.f64();
-        s2[j] += v.f64() * v.f64();
+    fold_lanes(&mut s1, lanes, d, sums);
+    fold_lanes(&mut s2, lanes, d, squares);
+    rows.remainder()
+}
+
+/// Adds the lanes up. Apart, because the compiler would otherwise keep the lanes in pairs, as the last of these
+/// additions want them, and not in fours.
+#[inline(never)]
+fn fold_lanes<const LANES: usize>(lanes: &mut [f64; LANES], used: usize, d: usize, sums: &mut [f64]) {
+    if d == 1 {
+        sums[0] += sum_lanes(*lanes);
+        return;
     }
+    let mut n = used;
     // By halves while they hold whole rows: one addition after the other would take as long as a small step.
-    let mut lanes = lanes;
-    while lanes.is_multiple_of(2 * d) {
-        lanes /= 2;
-        for j in 0..lanes {
-            s1[j] += s1[lanes + j];
-            s2[j] += s2[lanes + j];
+    while d.is_power_of_two() && n > d {
+        n /= 2;
+        for j in 0..n {
+            lanes[j] += lanes[n + j];
         }
     }
-    for (s1, s2) in s1[..lanes].chunks_exact(d).zip(s2[..lanes].chunks_exact(d)) {
-        for j in 0..d {
-            sums[j] += s1[j];
-            squares[j] += s2[j];
-        }
+    for row in lanes[..n].chunks_exact(d) {
+        sums.iter_mut().zip(row).for_each(|(s, v)| *s += v);
     }
 }
 

@@ -42,7 +42,7 @@ pub use model::{At, Model};
 pub use observer::{Flow, Observer, StepInfo};
 pub use particles::Particles;
 pub use real::Real;
-pub use run::{Ended, run, start};
+pub use run::{Ended, run, start, start_unless};
 pub use settings::Settings;
 pub use simd::instruction_set;
 pub use state::{Acceptance, State};

@@ -218,17 +218,13 @@ fill!(normals_f32_kernel, batch_f32, BATCH_F32, f32);
 fill!(normals_f64_kernel, batch_f64, BATCH_F64, f64);
 fill!(uniforms_kernel, batch_uniform, BATCH_F64, f64);
 
-/// Moves `x`, and clears the places of `inside` where it leaves the limit. No fused multiply-add:
-/// the plain formula can be checked from outside.
-macro_rules! update {
-    ($bits:ty, $len:expr, $x:expr, $grad:expr, $z:expr, $by:expr, $inside:expr) => {{
-        let len = $len;
-        let (x, grad, z) = (&mut $x[..len], &$grad[..len], &$z[..len]);
+/// Moves one coordinate; whether it stays within the limit. No fused multiply-add: the plain formula can be checked
+/// from outside.
+macro_rules! moved {
+    ($x:expr, $grad:expr, $z:expr, $by:expr) => {{
         let [h, scale, limit] = $by;
-        for i in 0..len {
-            x[i] += h * grad[i] + scale * z[i];
-            $inside[i] &= <$bits>::from(x[i].abs() <= limit);
-        }
+        $x += h * $grad + scale * $z;
+        $x.abs() <= limit
     }};
 }
 
@@ -258,7 +254,8 @@ macro_rules! langevin {
             by: [$float; 3],
         ) -> bool {
             assert_eq!(x.len(), grad.len());
-            let mut inside = [1; $size];
+            // A place for each draw of a whole batch, and a flag for the coordinates of broken batches.
+            let (mut inside, mut all) = ([1; $size], true);
             let mut z = [0.0; $size];
             let after = x.as_ptr().wrapping_add(x.len());
             let large = x.len() >= PREFETCH;
@@ -271,12 +268,17 @@ macro_rules! langevin {
                 let (x, grad) = (&mut x[range.clone()], &grad[range]);
                 // Whole batches have a length that the compiler knows, and need no loop.
                 if x.len() == $size {
-                    update!($bits, $size, x, grad, z, by, inside);
+                    let (x, grad) = (&mut x[..$size], &grad[..$size]);
+                    for i in 0..$size {
+                        inside[i] &= <$bits>::from(moved!(x[i], grad[i], z[i], by));
+                    }
                 } else {
-                    update!($bits, x.len(), x, grad, z[skip..], by, inside);
+                    for (i, z) in z[skip..skip + x.len()].iter().enumerate() {
+                        all &= moved!(x[i], grad[i], *z, by);
+                    }
                 }
             }
-            inside == [1; $size]
+            all && inside == [1; $size]
         }
     };
 }

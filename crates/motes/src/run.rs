@@ -24,6 +24,16 @@ pub enum Ended {
 ///
 /// Validates the settings first. Must be called inside [`crate::Pool::install`].
 pub fn start<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Result<State<F>, Error> {
+    let state = start_unless(model, settings, || false)?;
+    Ok(state.expect("nobody stops it"))
+}
+
+/// As [`start`], but a warm start is given up, and `None` returned, as soon as `stop` says so: it is asked at each step.
+pub fn start_unless<F: Real>(
+    model: &dyn Model<F>,
+    settings: &Settings,
+    stop: impl Fn() -> bool,
+) -> Result<Option<State<F>>, Error> {
     settings.validate(model)?;
     let mut state = State::initial(model, settings);
     if let Some(warm) = settings.warm_start {
@@ -41,6 +51,9 @@ pub fn start<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Result<State
         let mut first = State::initial(model, &single);
         stepper.settle_theta(&mut first)?;
         for _ in 0..warm.steps {
+            if stop() {
+                return Ok(None);
+            }
             stepper.step(&mut first, settings.step_size).map_err(|e| {
                 let algorithm = warm.algorithm.unwrap_or(settings.algorithm);
                 with_suggestion(e, model, &Settings { algorithm, ..settings.clone() })
@@ -51,7 +64,7 @@ pub fn start<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Result<State
             row.copy_from_slice(first.cloud.row(0));
         }
     }
-    Ok(state)
+    Ok(Some(state))
 }
 
 /// Steps until the end or until an observer stops it. Returns how it ended and the time spent in the loop, without

@@ -1,7 +1,7 @@
 //! SOUL's move: one particle N times in a row, its path becoming the cloud.
 
 use super::per_particle::Trouble;
-use super::{Blocks, Moves, Stepper};
+use super::{Moves, Stepper};
 use crate::{At, Error, Real, State};
 
 impl<F: Real> Stepper<'_, F> {
@@ -39,7 +39,7 @@ impl<F: Real> Stepper<'_, F> {
         };
         chain().map_err(|trouble| trouble.at(k, h))?;
         // The rule expects a slot per block; the chain's sums stand in the first.
-        let used = Blocks::new(kit.model, n).count * kit.width;
+        let used = kit.blocks.count * kit.width;
         self.slots[kit.model.d_theta()..used].fill(0.0);
         drop(borrowed);
         self.update_theta(state, h)?;

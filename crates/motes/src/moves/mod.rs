@@ -71,6 +71,10 @@ struct Kit<'m, F: Real> {
     noise: Noise,
     accept: Noise,
     workers: PerWorker<Worker<F>>,
+    /// How the cloud at hand is cut.
+    blocks: Blocks,
+    /// How many numbers the rule sums over the blocks.
+    sums_len: usize,
     /// The length of a block's slot.
     width: usize,
 }
@@ -134,7 +138,9 @@ impl<'m, F: Real> Stepper<'m, F> {
         let n = sizes.iter().copied().max().unwrap_or(0);
         let accepts = matches!(composition.movement, Move::Mala | Move::WholeCloud);
         let whole = matches!(composition.movement, Move::WholeCloud | Move::Variational);
-        let width = slot_width(model, composition.rule);
+        let sums_len = composition.rule.sums_len(model);
+        // D_theta at least, for the gradients of a numerical M-step; two more for what an accept-reject step sums.
+        let width = sums_len.max(model.d_theta()) + 2;
         Stepper {
             kit: Kit {
                 model,
@@ -144,6 +150,8 @@ impl<'m, F: Real> Stepper<'m, F> {
                 noise: Noise::new(seed, particles),
                 accept: Noise::new(seed, accept),
                 workers: PerWorker::new(|| Worker::new(model, block, accepts)),
+                blocks: Blocks::new(model, 0),
+                sums_len,
                 width,
             },
             adjust_after,
@@ -161,6 +169,7 @@ impl<'m, F: Real> Stepper<'m, F> {
     /// One step, from (theta_k, X_k) to (theta_{k+1}, X_{k+1}) with step size h.
     pub fn step(&mut self, state: &mut State<F>, h: f64) -> Result<Moves, Error> {
         let accepting = state.k >= self.adjust_after;
+        self.kit.cut(state.cloud.n());
         if let Some(batches) = &mut self.batches {
             batches.seek(state.k);
         }
@@ -185,6 +194,7 @@ impl<'m, F: Real> Stepper<'m, F> {
         if self.kit.rule != Rule::MStep {
             return Ok(());
         }
+        self.kit.cut(state.cloud.n());
         let x = state.cloud.as_slice();
         self.kit
             .collect_statistics(x, &mut self.slots)
@@ -194,21 +204,20 @@ impl<'m, F: Real> Stepper<'m, F> {
 
     /// The sums that moved theta in the last step.
     pub fn sums(&self) -> &[f64] {
-        let len = self.kit.rule.sums_len(self.kit.model).min(self.slots.len());
-        &self.slots[..len]
+        &self.slots[..self.kit.sums_len.min(self.slots.len())]
     }
 
     /// Moves theta by the sums in the slots, or by the M-step.
     fn update_theta(&mut self, state: &mut State<F>, h: f64) -> Result<(), Error> {
-        let Kit { model, rule, width, .. } = self.kit;
+        let Kit { model, rule, blocks, sums_len, width, .. } = self.kit;
         if rule == Rule::MStep {
             let x = state.cloud.as_slice();
             return self.kit.m_step(state.k, x, &mut self.slots, &mut state.theta);
         }
         let n = state.cloud.n();
-        let sums: &mut [f64] = match Blocks::new(model, n).count {
+        let sums: &mut [f64] = match blocks.count {
             0 => &mut [],
-            count => &mut sum_slots(&mut self.slots[..count * width], width)[..rule.sums_len(model)],
+            count => &mut sum_slots(&mut self.slots[..count * width], width)[..sums_len],
         };
         let (theta, memory) = (&mut state.theta[..], &mut state.memory[..]);
         rule.update(model, ThetaStep { k: state.k, h, n, sums, theta, memory })
@@ -224,17 +233,23 @@ impl<'m, F: Real> Stepper<'m, F> {
 }
 
 impl<F: Real> Kit<'_, F> {
+    /// Cuts n particles into blocks.
+    fn cut(&mut self, n: usize) {
+        if self.blocks.n != n {
+            self.blocks = Blocks::new(self.model, n);
+        }
+    }
+
     /// Fills the slots with the statistics of the cloud x, for a closed M-step.
     fn collect_statistics(&self, x: &[F], slots: &mut [f64]) -> Result<(), ModelError> {
         let Some(m) = self.model.m_step() else {
             return Ok(());
         };
         let (d, len) = (self.model.d_x(), m.statistics_len());
-        let n = x.len() / d;
-        let blocks = Blocks::new(self.model, n);
+        let blocks = self.blocks;
         let slots = (&mut slots[..blocks.count * self.width], self.width);
         for_each(blocks.parallel, slots, |b, slot| {
-            let rows = blocks.range(b, n);
+            let rows = blocks.range(b);
             m.statistics(&x[rows.start * d..rows.end * d], &mut slot[..len])
         })
     }
@@ -242,11 +257,10 @@ impl<F: Real> Kit<'_, F> {
     /// The M-step for the cloud x: closed, from the statistics in the slots, or numerical.
     fn m_step(&self, k: u64, x: &[F], slots: &mut [f64], theta: &mut [f64]) -> Result<(), Error> {
         let (model, d) = (self.model, self.model.d_x());
-        let n = x.len() / d;
-        let blocks = Blocks::new(model, n);
+        let (n, blocks) = (self.blocks.n, self.blocks);
         if model.m_step().is_some() {
             let sums = sum_slots(&mut slots[..blocks.count * self.width], self.width);
-            let sums = &mut sums[..self.rule.sums_len(model)];
+            let sums = &mut sums[..self.sums_len];
             let step = ThetaStep { k, h: 0.0, n, sums, theta, memory: &mut [] };
             return self.rule.update(model, step);
         }
@@ -254,7 +268,7 @@ impl<F: Real> Kit<'_, F> {
         let slots = &mut slots[..blocks.count * width];
         let mean_gradient = |theta: &[f64], out: &mut [f64]| {
             for_each(blocks.parallel, (&mut *slots, width), |b, slot| {
-                let rows = blocks.range(b, n);
+                let rows = blocks.range(b);
                 let x = &x[rows.start * d..rows.end * d];
                 let worker = &mut *self.workers.get();
                 let at = At { theta, x, batch: None, parallel: blocks.count == 1 };
@@ -280,7 +294,9 @@ fn diverged(k: u64, what: &'static str, norm: f64, h: f64) -> Error {
 }
 
 /// How n particles are cut into blocks.
+#[derive(Clone, Copy)]
 struct Blocks {
+    n: usize,
     rows: usize,
     count: usize,
     parallel: bool,
@@ -291,16 +307,11 @@ impl Blocks {
         let rows = model.particles_per_block(n).clamp(1, n.max(1));
         let count = n.div_ceil(rows);
         let work = n as f64 * model.nanoseconds_per_particle();
-        Blocks { rows, count, parallel: count > 1 && work > INLINE_NANOSECONDS }
+        Blocks { n, rows, count, parallel: count > 1 && work > INLINE_NANOSECONDS }
     }
 
     /// Particles of block b.
-    fn range(&self, b: usize, n: usize) -> Range<usize> {
-        b * self.rows..((b + 1) * self.rows).min(n)
+    fn range(&self, b: usize) -> Range<usize> {
+        b * self.rows..((b + 1) * self.rows).min(self.n)
     }
-}
-
-fn slot_width<F: Real>(model: &dyn Model<F>, rule: Rule) -> usize {
-    // D_theta at least, for the gradients of a numerical M-step; two more for what an accept-reject step sums.
-    rule.sums_len(model).max(model.d_theta()) + 2
 }

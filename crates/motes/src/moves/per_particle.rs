@@ -1,6 +1,6 @@
 //! Moves that treat each particle by itself: the unadjusted Langevin kernel, and MALA.
 
-use super::{Blocks, Kit, Moves, Stepper, Worker, diverged, max_abs};
+use super::{Kit, Moves, Stepper, Worker, diverged, max_abs};
 use crate::algorithms::Order;
 use crate::blocks::for_each2;
 use crate::model::LogDensity;
@@ -45,7 +45,7 @@ impl<F: Real> Stepper<'_, F> {
         accept: bool,
     ) -> Result<Moves, Error> {
         let (n, k, kit) = (state.cloud.n(), state.k, &self.kit);
-        let blocks = Blocks::new(kit.model, n);
+        let blocks = kit.blocks;
         let theta = &state.theta;
         let batch = self.batches.as_ref().map(|b| b.current());
         let slots = &mut self.slots[..blocks.count * kit.width];
@@ -97,7 +97,7 @@ impl<F: Real> Kit<'_, F> {
         slot: &mut [f64],
     ) -> Result<(), Trouble> {
         let model = self.model;
-        let sums = self.rule.sums_len(model);
+        let sums = self.sums_len;
         let worker = &mut *self.workers.get();
         let grad = &mut worker.grad[..x.len()];
         model.gradients(here.at(x), &mut worker.grad_theta, grad, &mut worker.scratch)?;

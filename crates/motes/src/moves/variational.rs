@@ -1,7 +1,7 @@
 //! The move of mean-field variational inference: a product Gaussian takes a gradient step, its draws are the cloud.
 
 use super::per_particle::Trouble;
-use super::{Blocks, Moves, Stepper, diverged, max_abs};
+use super::{Moves, Stepper, diverged, max_abs};
 use crate::algorithms::Order;
 use crate::blocks::for_each2;
 use crate::noise::Noise;
@@ -18,7 +18,7 @@ impl<F: Real> Stepper<'_, F> {
     pub(super) fn variational_step(&mut self, state: &mut State<F>, h: f64) -> Result<Moves, Error> {
         let (n, k, d) = (state.cloud.n(), state.k, self.kit.model.d_x());
         let kit = &self.kit;
-        let blocks = Blocks::new(kit.model, n);
+        let blocks = kit.blocks;
         let (gaussian, adam) = state.variational.split_at_mut(2 * d);
         let (mu, s) = gaussian.split_at_mut(d);
         let grads = &mut self.proposal[..n * d];
@@ -27,11 +27,11 @@ impl<F: Real> Stepper<'_, F> {
             (state.cloud.as_slice(), &state.theta, self.batches.as_ref().map(|b| b.current()));
         let slots = (&mut self.slots[..blocks.count * kit.width], kit.width);
         for_each2(blocks.parallel, (&mut *grads, blocks.rows * d), slots, |b, grad, slot| {
-            let rows = blocks.range(b, n);
+            let rows = blocks.range(b);
             let at = At { theta, x: &x[rows.start * d..rows.end * d], batch, parallel: blocks.count == 1 };
             let worker = &mut *kit.workers.get();
             kit.model.gradients(at, &mut worker.grad_theta, grad, &mut worker.scratch)?;
-            let sums = &mut slot[..kit.rule.sums_len(kit.model)];
+            let sums = &mut slot[..kit.sums_len];
             debug_assert_eq!(kit.order, Order::Together);
             kit.rule.collect(kit.model, at, &worker.grad_theta, sums, &mut worker.scratch)
         })

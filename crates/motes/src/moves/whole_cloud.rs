@@ -1,7 +1,7 @@
 //! Metropolis-Hastings on the whole cloud: marginal-mh and joint-mh.
 
 use super::per_particle::{Trouble, log_kernel};
-use super::{Blocks, Moves, Stepper};
+use super::{Moves, Stepper};
 use crate::algorithms::Order;
 use crate::blocks::{for_each, for_each2, sum_slots};
 use crate::rules::{Rule, ThetaStep};
@@ -16,9 +16,9 @@ impl<F: Real> Stepper<'_, F> {
         let (n, k, d) = (state.cloud.n(), state.k, self.kit.model.d_x());
         let kit = &self.kit;
         let model = kit.model;
-        let blocks = Blocks::new(model, n);
+        let blocks = kit.blocks;
         let width = kit.width;
-        let sums_len = kit.rule.sums_len(model);
+        let sums_len = kit.sums_len;
         let Some(log_density) = model.log_density() else { unreachable!("validated before the first step") };
         let z = &mut self.proposal[..n * d];
         let slots = &mut self.slots[..blocks.count * width];
@@ -27,7 +27,7 @@ impl<F: Real> Stepper<'_, F> {
 
         // Forward: propose, and sum log densities plus kernels of the move from (theta, X).
         let forward = |b: usize, z: &mut [F], slot: &mut [f64]| -> Result<(), Trouble> {
-            let rows = blocks.range(b, n);
+            let rows = blocks.range(b);
             let x = &cloud.as_slice()[rows.start * d..rows.end * d];
             let worker = &mut *kit.workers.get();
             let grad = &mut worker.grad[..x.len()];
@@ -78,7 +78,7 @@ impl<F: Real> Stepper<'_, F> {
         // Backward: the same sums for the move from (psi, Z) back to X.
         let (z, psi) = (&self.proposal[..n * d], &self.psi);
         let backward = |b: usize, slot: &mut [f64]| {
-            let rows = blocks.range(b, n);
+            let rows = blocks.range(b);
             let (x, z) = (&cloud.as_slice()[rows.start * d..rows.end * d], &z[rows.start * d..rows.end * d]);
             let worker = &mut *kit.workers.get();
             let grad = &mut worker.grad[..z.len()];
