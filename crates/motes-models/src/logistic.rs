@@ -107,14 +107,14 @@ impl<F: Real> Logistic<F> {
     }
 
     /// Writes the likelihood's sums for each particle into `out`, without the factor of a mini-batch, which is returned.
-    fn likelihood(&self, sum: Sum, at: At<'_, F>, pack: &mut [Line], out: &mut [f64]) -> f64 {
+    fn likelihood(&self, sum: Sum, at: At<'_, F>, space: &mut [Line], out: &mut [f64]) -> f64 {
         match at.batch {
             None => {
-                self.rows.sums(sum, self.rows.weights(), at.x, at.parallel, out);
+                self.rows.sums(sum, self.rows.weights(), at.x, at.parallel, space, out);
                 1.0
             }
             Some(batch) => {
-                self.rows.batch_sums(sum, batch, at.x, pack, out);
+                self.rows.batch_sums(sum, batch, at.x, space, out);
                 self.rows.given as f64 / batch.len().max(1) as f64
             }
         }
@@ -151,9 +151,11 @@ impl<F: Real> Model<F> for Logistic<F> {
         self.rows.nanoseconds()
     }
 
-    /// Sums in `f64`, a packed mini-batch, and what aligning costs.
+    /// Sums in `f64`, a packed mini-batch or partial sums, and what aligning costs.
     fn scratch_len(&self, particles: usize) -> usize {
-        let lines = lines::<f64>(particles * self.d()) + self.rows.batch_lines() + 1;
+        let numbers = particles * self.d();
+        let space = self.rows.batch_lines().max(self.rows.partial_lines(numbers));
+        let lines = lines::<f64>(numbers) + space + 1;
         lines * size_of::<Line>() / size_of::<F>()
     }
 
@@ -166,9 +168,9 @@ impl<F: Real> Model<F> for Logistic<F> {
     ) -> Result<(), ModelError> {
         let (d, theta) = (self.d(), at.theta[0]);
         let (_, space, _) = pod_align_to_mut::<F, Line>(scratch);
-        let (sums, pack) = space.split_at_mut(lines::<f64>(at.x.len()));
+        let (sums, space) = space.split_at_mut(lines::<f64>(at.x.len()));
         let sums = &mut cast_slice_mut(sums)[..at.x.len()];
-        let scale = LN_2 * self.likelihood(Sum::Gradient, at, pack, sums);
+        let scale = LN_2 * self.likelihood(Sum::Gradient, at, space, sums);
         let precision = 1.0 / self.variance;
         let mut excess = 0.0;
         for ((x, grad), sums) in
@@ -226,8 +228,8 @@ impl<F: Real> Model<F> for Logistic<F> {
 
 impl<F: Real> LogDensity<F> for Logistic<F> {
     fn log_density(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError> {
-        let (_, pack, _) = pod_align_to_mut::<F, Line>(scratch);
-        let scale = self.likelihood(Sum::Loss, at, pack, out);
+        let (_, space, _) = pod_align_to_mut::<F, Line>(scratch);
+        let scale = self.likelihood(Sum::Loss, at, space, out);
         for (out, x) in out.iter_mut().zip(at.x.chunks_exact(self.d())) {
             let (tied, intercept) = x.split_at(self.tied);
             let squares = tied.iter().map(|x| (x.f64() - at.theta[0]).powi(2)).sum::<f64>()

@@ -28,6 +28,8 @@ struct Target<'a, F> {
     /// w_i p_i (1 - p_i) ln(2)^2 at the point given to [`Target::weigh`].
     weights: Vec<Line>,
     x: Vec<F>,
+    /// For partial sums.
+    space: Vec<Line>,
 }
 
 impl<'a, F: Real> Target<'a, F> {
@@ -38,13 +40,16 @@ impl<'a, F: Real> Target<'a, F> {
             variance,
             weights: vec![Line::zeroed(); lines::<F>(rows.weights().len())],
             x: vec![zero; rows.columns],
+            space: vec![Line::zeroed(); rows.partial_lines(rows.columns)],
         }
     }
 
     fn sums(&mut self, sum: Sum, x: &[f64], out: &mut [f64]) {
         self.x.iter_mut().zip(x).for_each(|(to, from)| *to = F::of(*from));
+        let mut space = std::mem::take(&mut self.space);
         let weights = if sum == Sum::Product { self.weights() } else { self.rows.weights() };
-        self.rows.sums(sum, weights, &self.x, true, out);
+        self.rows.sums(sum, weights, &self.x, true, &mut space, out);
+        self.space = space;
     }
 
     fn weights(&self) -> &[F] {

@@ -120,8 +120,13 @@ impl<F: Real> Rows<F> {
         View { g: &g[from * columns * lanes..to * columns * lanes], w: &w[from * lanes..to * lanes], columns }
     }
 
+    /// Lines that [`Rows::sums`] needs for the partial sums of so many numbers.
+    pub fn partial_lines(&self, numbers: usize) -> usize {
+        if self.many() { lines::<f64>(self.vectors.div_ceil(self.chunk) * numbers) } else { 0 }
+    }
+
     /// Writes the sums over all rows, weighted by `w`, for each particle.
-    pub fn sums(&self, sum: Sum, w: &[F], x: &[F], parallel: bool, out: &mut [f64]) {
+    pub fn sums(&self, sum: Sum, w: &[F], x: &[F], parallel: bool, space: &mut [Line], out: &mut [f64]) {
         out.fill(0.0);
         if out.is_empty() {
             return;
@@ -131,14 +136,15 @@ impl<F: Real> Rows<F> {
         }
         let particles = x.len() / self.columns;
         let parallel = parallel && particles as f64 * self.nanoseconds() > INLINE_NANOSECONDS;
-        let mut slots = vec![0.0; self.vectors.div_ceil(self.chunk) * out.len()];
+        let slots = &mut cast_slice_mut(space)[..self.vectors.div_ceil(self.chunk) * out.len()];
+        slots.fill(0.0);
         let chunk = |i: usize, slot: &mut [f64]| {
             let (from, to) = (i * self.chunk, ((i + 1) * self.chunk).min(self.vectors));
             add_sums(sum, self.view(from, to, w), x, slot);
             Ok::<(), std::convert::Infallible>(())
         };
-        let Ok(()) = for_each(parallel, (&mut slots, out.len()), chunk);
-        out.copy_from_slice(sum_slots(&mut slots, out.len()));
+        let Ok(()) = for_each(parallel, (&mut *slots, out.len()), chunk);
+        out.copy_from_slice(sum_slots(slots, out.len()));
     }
 
     /// Lines that [`Rows::batch_sums`] needs for packing.
