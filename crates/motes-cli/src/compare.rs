@@ -358,8 +358,9 @@ fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) -> Res
         let _ = writeln!(out, "  ... and {} more components of theta", more - COLUMNS);
     }
     out.push('\n');
-    for (run, name) in runs.iter().zip(names) {
-        if let Some(advice) = run.summary.as_ref().and_then(|s| s.diagnostics.advice.as_ref()) {
+    for ((run, name), problem) in runs.iter().zip(names).zip(problems) {
+        let advice = run.summary.as_ref().and_then(|s| s.diagnostics.advice.as_ref());
+        if let Some(advice) = problem.as_ref().or(advice) {
             let _ = writeln!(out, "  {name}: {advice}");
         }
     }
