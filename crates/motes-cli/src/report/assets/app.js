@@ -369,7 +369,14 @@
       if (finished.length && finished.length < lines.length) {
         const [[low, high], [least, most]] = [span(finished), span(lines)];
         const room = Math.max(high - low, 0.1 * Math.max(Math.abs(low), Math.abs(high))) || 1;
-        if (most - least > 20 * room) yRange = [low - 2 * room, high + 2 * room];
+        if (most - least > 20 * room) {
+          yRange = [low - 2 * room, high + 2 * room];
+          for (const line of lines.filter((l) => !l.finished)) {
+            // From where it leaves the picture it would only blacken it.
+            const gone = line.y.findIndex((y) => y < yRange[0] || y > yRange[1]);
+            if (gone >= 0) [line.x, line.y] = [line.x.slice(0, gone + 1), line.y.slice(0, gone + 1)];
+          }
+        }
       }
       const left = data.runs.length - timed.length;
       return {
