@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use motes::settings::Algorithm;
 
 use crate::config::Config;
 
@@ -23,6 +24,7 @@ Examples:
   motes fit hierarchical --algorithm pmgd --step-size 0.1 --particles 50 --steps 2000
   motes fit --config runs/hierarchical-pgd-1/config.toml --seed 7     the same again with another seed
   motes resume runs/hierarchical-pgd-1 --steps 5000                   go on where it ended
+  motes compare logistic --algorithms pgd,pqn,soul --steps 500        one page for all of them
 
 Exit codes: 0 done; 1 ended early by choice and resumable; 2 error.";
 
@@ -37,6 +39,9 @@ pub enum Command {
     Predict(PredictArgs),
     /// Write a page that shows a run, or compares several
     Report(ReportArgs),
+    /// Run several algorithms on the same data and write a page that compares them
+    #[command(after_help = COMPARE_EXAMPLES, mut_arg("algorithm", |a| a.hide(true)))]
+    Compare(CompareArgs),
     /// Compare a model's derivatives with finite differences
     CheckModel(CheckArgs),
     /// Print a completion script for a shell
@@ -74,7 +79,7 @@ pub struct FitArgs {
 }
 
 /// How a run is carried out; results do not depend on it.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct How {
     /// Threads [default: all]
     #[arg(long, value_name = "T")]
@@ -118,6 +123,36 @@ pub struct ReportArgs {
     /// Where to write the page [default: report.html in the directory, or here for several]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+const COMPARE_EXAMPLES: &str = "\
+Options that an algorithm has no use for (particles for em, a preconditioner for pqn) are left out for it.
+
+Examples:
+  motes compare logistic --algorithms pgd,pqn,pmgd,soul --particles 20 --steps 500 --metrics-every 10
+  motes compare hierarchical --algorithms pgd,pmgd,em --budget 2 --trace-every 100
+  motes compare --config runs/logistic-pgd-1/config.toml --algorithms pgd,mean-field --out both";
+
+#[derive(Args)]
+pub struct CompareArgs {
+    /// The model: hierarchical, logistic or bnn (may be left out with --config)
+    pub model: Option<String>,
+    /// The algorithms, in the order in which they run
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', required = true)]
+    pub algorithms: Vec<Algorithm>,
+    /// Run each for so many seconds instead of a number of steps; half of that is burn-in
+    #[arg(long, value_name = "S", conflicts_with = "steps")]
+    pub budget: Option<f64>,
+    #[command(flatten)]
+    pub config: Config,
+    /// Take the settings of this file; flags override it
+    #[arg(long = "config", value_name = "FILE")]
+    pub config_file: Option<PathBuf>,
+    /// The directory for the runs and the page; one that was interrupted goes on [default: runs/compare-MODEL-n]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub how: How,
 }
 
 #[derive(Args)]

@@ -35,6 +35,16 @@ macro_rules! config {
         }
 
         impl Config {
+            /// The choices that were not made before.
+            pub fn added_since(self, before: &Config) -> Config {
+                Config {
+                    version: None,
+                    model: None,
+                    data_sha256: None,
+                    $($field: self.$field.filter(|_| before.$field.is_none()),)+
+                }
+            }
+
             /// These choices, and the other's where there are none.
             pub fn or(self, other: Config) -> Config {
                 Config {
@@ -315,6 +325,26 @@ impl Config {
                 (self.particles, self.step_size, self.step_decay) = (None, None, None);
                 (self.init_particles, self.grow, self.warm_start, self.batch) = (None, None, None, None);
             }
+        }
+    }
+
+    /// Leaves out what an algorithm has no use for, so that one set of choices serves several.
+    pub fn leave_to(&mut self, algorithm: Algorithm) {
+        use Algorithm::{Em, JointMh, MarginalMh, MeanField, Pgd, Pmgd, Soul};
+        let gradient = match algorithm {
+            Pgd | Soul | MeanField => true,
+            JointMh => self.joint_update != Some(JointUpdate::Pqn),
+            _ => false,
+        };
+        if !gradient {
+            self.preconditioner = None;
+        }
+        if matches!(algorithm, Pmgd | MarginalMh) {
+            self.init_theta = None;
+        }
+        if algorithm == Em {
+            (self.particles, self.step_size, self.step_decay) = (None, None, None);
+            (self.init_particles, self.grow, self.warm_start) = (None, None, None);
         }
     }
 

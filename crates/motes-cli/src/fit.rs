@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use motes::memory;
 use motes::record::RunDirectory;
@@ -9,6 +10,7 @@ use motes::settings::{Algorithm, Settings};
 use motes::{Ended, Error, Model, Observer, Pool, Real, State, Summary};
 
 use crate::args::{FitArgs, How, ResumeArgs};
+use crate::compare::Budget;
 use crate::config::{Config, Precision, StepSize};
 use crate::models::{self, Source};
 use crate::progress::{Interrupt, Progress};
@@ -18,44 +20,73 @@ use crate::show;
 const MAX_THREADS: usize = 1024;
 
 /// A run that is fully described and can begin.
-struct Plan {
-    config: Config,
+pub struct Plan {
+    pub config: Config,
     /// The config as it is written.
-    text: String,
+    pub text: String,
     /// Whether the step size was chosen here.
     auto: bool,
-    settings: Settings,
-    source: Source,
+    pub settings: Settings,
+    pub source: Arc<Source>,
     how: How,
+    /// The place among the runs of a comparison.
+    pub compared: Option<Compared>,
+}
+
+/// What is different for a run that is one of several.
+#[derive(Clone)]
+pub struct Compared {
+    /// What progress begins with.
+    pub label: String,
+    /// The time to run for, instead of a number of steps.
+    pub budget: Option<Budget>,
 }
 
 impl Plan {
+    fn budget(&self) -> Option<Budget> {
+        self.compared.as_ref().and_then(|c| c.budget)
+    }
+
+    /// What people should know about the data.
+    pub fn tell_data(&self) {
+        self.source.notes.iter().for_each(|note| say!("{note}"));
+    }
+
     /// What people should know before the first step.
     fn tell(&self) {
         if self.how.quiet {
             return;
         }
-        self.source.notes.iter().for_each(|note| say!("{note}"));
-        if self.auto {
-            say!("step size {} (auto)", self.settings.step_size);
+        if self.compared.is_none() {
+            self.tell_data();
         }
-        if self.settings.accepts() && self.settings.adjust_after > 0 {
-            say!("accept-reject begins after {} steps", self.settings.adjust_after);
+        let label = self.compared.as_ref().map(|c| format!("{}: ", c.label)).unwrap_or_default();
+        if self.auto {
+            say!("{label}step size {} (auto)", self.settings.step_size);
+        }
+        let open = self.budget().is_some_and(|b| b.decides_adjust_after());
+        if self.settings.accepts() && self.settings.adjust_after > 0 && !open {
+            say!("{label}accept-reject begins after {} steps", self.settings.adjust_after);
         }
     }
 }
 
 /// Where a run begins.
-enum From {
+pub enum From {
     Scratch { out: Option<PathBuf> },
     Directory(PathBuf),
 }
 
 /// Fits a model.
 pub fn fit(args: FitArgs) -> Result<Ended, String> {
-    let mut file = args.config_file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
-    let model = models::name(args.model.as_deref(), file.model.as_deref())?;
-    let mut flags = args.config;
+    let file = args.config_file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+    let config = gather(args.model.as_deref(), args.config, file)?;
+    start(config, args.how, From::Scratch { out: args.out })
+}
+
+/// What flags and a config file say together.
+pub fn gather(model: Option<&str>, mut flags: Config, mut file: Config) -> Result<Config, String> {
+    let model = models::name(model, file.model.as_deref())?;
     flags.model = Some(model);
     file.make_way_for(&flags);
     let mut config = flags.or(file);
@@ -64,7 +95,7 @@ pub fn fit(args: FitArgs) -> Result<Ended, String> {
         let absolute = std::path::absolute(&path);
         *path = absolute.map_err(|e| format!("cannot use {}: {e}; check the path", path.display()))?;
     }
-    start(config, args.how, From::Scratch { out: args.out })
+    Ok(config)
 }
 
 /// Continues a run.
@@ -89,21 +120,23 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
     start(config, args.how, From::Directory(args.dir))
 }
 
-fn start(mut config: Config, how: How, from: From) -> Result<Ended, String> {
+fn start(config: Config, how: How, from: From) -> Result<Ended, String> {
+    let plan = plan(config, how, None)?;
+    let interrupt = Interrupt::install().map_err(|e| format!("cannot listen for Ctrl-C: {e}; try again"))?;
+    plan.carry_out(from, &interrupt).map_err(|e| e.to_string())
+}
+
+/// Settles everything that can be settled before the first step. Data that were read for `config` before are given.
+pub fn plan(mut config: Config, how: How, source: Option<Arc<Source>>) -> Result<Plan, String> {
     let model = config.model.clone().ok_or("the config names no model; add model = \"...\"")?;
     let defaults = models::defaults(&model);
     let precision = config.precision.unwrap_or(defaults.precision);
-    let real_bytes = if precision == Precision::F32 { 4 } else { 8 };
     let mut settings = config.settings(&defaults)?;
-    match how.threads {
-        Some(0) => return Err("--threads 0 leaves nobody to work; use 1 or more, or leave it out".into()),
-        Some(t) if t > MAX_THREADS => {
-            return Err(format!("--threads {t} is more than {MAX_THREADS}; leave it out to use all cores"));
-        }
-        _ => {}
-    }
-    memory::check(models::shape_before_data(&model, &config, real_bytes), &settings)?;
-    let source = Source::load(&mut config)?;
+    before_data(&config, &how, &settings)?;
+    let source = match source {
+        Some(source) => source,
+        None => Arc::new(Source::load(&mut config)?),
+    };
     if config.data_sha256.as_ref().is_some_and(|sha| *sha != source.sha256) {
         return Err(
             "the data have changed since this config was written (their SHA-256 differs); restore them or start a new run without --config".into(),
@@ -117,28 +150,67 @@ fn start(mut config: Config, how: How, from: From) -> Result<Ended, String> {
     }
     config = config.resolved(&settings, precision);
     let text = config.to_toml()?;
-    let plan = Plan { config, text, auto, settings, source, how };
-    match precision {
-        Precision::F32 => carry_out::<f32>(plan, from),
-        Precision::F64 => carry_out::<f64>(plan, from),
+    Ok(Plan { config, text, auto, settings, source, how, compared: None })
+}
+
+/// Refuses what is too much before any data are read.
+pub fn before_data(config: &Config, how: &How, settings: &Settings) -> Result<(), String> {
+    match how.threads {
+        Some(0) => return Err("--threads 0 leaves nobody to work; use 1 or more, or leave it out".into()),
+        Some(t) if t > MAX_THREADS => {
+            return Err(format!("--threads {t} is more than {MAX_THREADS}; leave it out to use all cores"));
+        }
+        _ => {}
+    }
+    let model = config.model.as_deref().unwrap_or_default();
+    let precision = config.precision.unwrap_or(models::defaults(model).precision);
+    let real_bytes = if precision == Precision::F32 { 4 } else { 8 };
+    memory::check(models::shape_before_data(model, config, real_bytes), settings)
+}
+
+impl Plan {
+    /// Takes over what the settings became on the way.
+    pub fn settle(&mut self) -> Result<(), Error> {
+        let precision = self.config.precision.unwrap_or(Precision::F64);
+        self.config = self.config.resolved(&self.settings, precision);
+        self.text = self.config.to_toml().map_err(Error::Settings)?;
+        Ok(())
+    }
+
+    /// Refuses what the model cannot do.
+    pub fn check(&self) -> Result<(), String> {
+        match self.config.precision {
+            Some(Precision::F32) => self.model::<f32>().map(drop),
+            _ => self.model::<f64>().map(drop),
+        }
+    }
+
+    fn model<F: Real>(&self) -> Result<Box<dyn Model<F>>, String> {
+        let model = self.source.build::<F>()?;
+        self.settings.validate(&*model).map_err(|e| e.to_string())?;
+        let (d_theta, d_x) = (model.d_theta(), model.d_x());
+        let shape = memory::Shape { d_theta, d_x, data_bytes: 0, real_bytes: size_of::<F>() };
+        memory::check(shape, &self.settings)?;
+        Ok(model)
+    }
+
+    /// Makes the run.
+    pub fn carry_out(self, from: From, interrupt: &Interrupt) -> Result<Ended, Error> {
+        match self.config.precision {
+            Some(Precision::F32) => self.carry_out_in::<f32>(from, interrupt),
+            _ => self.carry_out_in::<f64>(from, interrupt),
+        }
+    }
+
+    fn carry_out_in<F: Real>(self, from: From, interrupt: &Interrupt) -> Result<Ended, Error> {
+        let model = self.model::<F>().map_err(Error::Settings)?;
+        let pool = Pool::new(self.how.threads)?;
+        pool.install(|| loop_and_write(self, &*model, from, interrupt.clone()))
     }
 }
 
-fn carry_out<F: Real>(plan: Plan, from: From) -> Result<Ended, String> {
-    let model = plan.source.build::<F>()?;
-    let model = &*model;
-    plan.settings.validate(model).map_err(|e| e.to_string())?;
-    let real_bytes = size_of::<F>();
-    let d_x = model.d_x();
-    let shape = memory::Shape { d_theta: model.d_theta(), d_x, data_bytes: 0, real_bytes };
-    memory::check(shape, &plan.settings)?;
-    let pool = Pool::new(plan.how.threads).map_err(|e| e.to_string())?;
-    let interrupt = Interrupt::install().map_err(|e| format!("cannot listen for Ctrl-C: {e}; try again"))?;
-    pool.install(|| loop_and_write(&plan, model, from, interrupt)).map_err(|e| e.to_string())
-}
-
 fn loop_and_write<F: Real>(
-    plan: &Plan,
+    mut plan: Plan,
     model: &dyn Model<F>,
     from: From,
     mut interrupt: Interrupt,
@@ -148,11 +220,11 @@ fn loop_and_write<F: Real>(
         From::Scratch { out } => {
             let out = match out {
                 Some(out) => out,
-                None => next_default(model.name(), settings.algorithm)?,
+                None => next_default(&format!("{}-{}", model.name(), settings.algorithm))?,
             };
             let directory = RunDirectory::create(&out, &plan.text, model, settings, recording)?;
             plan.tell();
-            (motes::start_unless(model, settings, || interrupt.asked())?, directory)
+            (motes::start_unless(model, settings, || interrupt.came())?, directory)
         }
         From::Directory(dir) => {
             let mut state = State::initial(model, settings);
@@ -164,7 +236,7 @@ fn loop_and_write<F: Real>(
                 say!("going on from step {}", state.k);
             }
             if state.k == 0 {
-                (motes::start_unless(model, settings, || interrupt.asked())?, directory)
+                (motes::start_unless(model, settings, || interrupt.came())?, directory)
             } else {
                 (Some(state), directory)
             }
@@ -177,13 +249,36 @@ fn loop_and_write<F: Real>(
         }
         return Ok(Ended::Early);
     };
-    let mut progress = Progress::new(settings.steps, plan.how.quiet);
-    let mut observers: [&mut dyn Observer<F>; 2] = [&mut progress, &mut interrupt];
-    let outcome = motes::run(model, settings, &mut state, Some(&mut directory), &mut observers);
+    let label = plan.compared.as_ref().map(|c| c.label.clone()).unwrap_or_default();
+    let budget = plan.budget();
+    let mut progress = Progress::new(settings.steps, budget.map(|b| b.time), label, plan.how.quiet);
+    let outcome = match budget {
+        None => {
+            let mut observers: [&mut dyn Observer<F>; 2] = [&mut progress, &mut interrupt];
+            motes::run(model, settings, &mut state, Some(&mut directory), &mut observers)
+        }
+        Some(budget) => {
+            budget.run(model, &mut plan, &mut state, &mut directory, &mut progress, &mut interrupt)
+        }
+    };
     progress.finish();
-    let (ended, spent) = outcome?;
+    let (ended, spent) = match outcome {
+        Ok(outcome) => outcome,
+        Err(e) => {
+            if e.is_divergence() && !plan.how.no_report {
+                let path = directory.path().to_path_buf();
+                drop(directory); // the last rows of the trace are written
+                crate::report::after_run(&path, Some(&e.to_string()));
+            }
+            return Err(e);
+        }
+    };
+    let settings = &plan.settings;
     if ended == Ended::Early {
-        if !plan.how.quiet {
+        if !plan.how.no_report {
+            crate::report::after_run(directory.path(), None);
+        }
+        if !plan.how.quiet && plan.compared.is_none() {
             let dir = directory.path().display();
             say!("stopped after step {} of {}; go on with: motes resume {dir}", state.k, settings.steps);
         }
@@ -195,9 +290,9 @@ fn loop_and_write<F: Real>(
     summary.data = plan.source.remember.as_ref().map(|r| serde_json::to_value(r).expect("plain data"));
     directory.finish(model, settings, &state, spent, &summary)?;
     if !plan.how.no_report {
-        crate::report::after_run(directory.path());
+        crate::report::after_run(directory.path(), None);
     }
-    if !plan.how.quiet {
+    if !plan.how.quiet && plan.compared.is_none() {
         let text = show::summary(&summary, model, settings, &state, directory.path());
         // The files are written: whoever has closed the pipe has seen enough.
         let _ = std::io::stdout().write_all(text.as_bytes());
@@ -205,13 +300,13 @@ fn loop_and_write<F: Real>(
     Ok(ended)
 }
 
-/// The first of runs/MODEL-ALGORITHM-1, -2, ... that is not taken, made here so that nobody else takes it.
-fn next_default(model: &str, algorithm: Algorithm) -> Result<PathBuf, Error> {
+/// The first of runs/STEM-1, -2, ... that is not taken, made here so that nobody else takes it.
+pub fn next_default(stem: &str) -> Result<PathBuf, Error> {
     let runs = Path::new("runs");
     std::fs::create_dir_all(runs).map_err(Error::io("make", runs))?;
     let mut number = 1;
     loop {
-        let dir = runs.join(format!("{model}-{algorithm}-{number}"));
+        let dir = runs.join(format!("{stem}-{number}"));
         match std::fs::create_dir(&dir) {
             Ok(()) => return Ok(dir),
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => number += 1,

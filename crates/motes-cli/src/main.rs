@@ -1,4 +1,4 @@
-//! The `motes` command line: fit, resume, predict, report, check-model, completions.
+//! The `motes` command line: fit, resume, predict, report, compare, check-model, completions.
 
 /// Prints a line on stderr; that nobody listens is no error.
 macro_rules! say {
@@ -10,6 +10,7 @@ macro_rules! say {
 
 mod args;
 mod check;
+mod compare;
 mod config;
 mod fit;
 mod models;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Resume(args) => fit::resume(args),
         Command::Predict(args) => predict::predict(args),
         Command::Report(args) => report::report(args),
+        Command::Compare(args) => compare::compare(args),
         Command::CheckModel(args) => check::check(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

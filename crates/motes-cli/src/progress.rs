@@ -16,6 +16,10 @@ pub struct Progress {
     began: Instant,
     first: Option<u64>,
     steps: u64,
+    /// Which run of several this is.
+    label: String,
+    /// Where time is the goal, not a number of steps.
+    budget: Option<Duration>,
     ticker: Ticker,
     last_line: Instant,
 }
@@ -27,21 +31,26 @@ enum Style {
 }
 
 impl Progress {
-    /// Progress towards `steps` steps.
-    pub fn new(steps: u64, quiet: bool) -> Self {
+    /// Progress towards `steps` steps or the end of a time budget, in lines that begin with a label.
+    pub fn new(steps: u64, budget: Option<Duration>, label: String, quiet: bool) -> Self {
         let style = match (quiet, std::io::stderr().is_terminal()) {
             (true, _) => Style::Quiet,
             (false, false) => Style::Lines,
             (false, true) => {
-                let bar = ProgressBar::new(steps);
-                let template = "{wide_bar:.cyan/dim} {human_pos}/{human_len} steps  {msg}  ETA {eta}";
+                let bar = ProgressBar::new(budget.map_or(steps, |b| b.as_millis() as u64));
+                let template = match budget {
+                    None => "{prefix}{wide_bar:.cyan/dim} {human_pos}/{human_len} steps  {msg}  ETA {eta}",
+                    Some(_) => "{prefix}{wide_bar:.cyan/dim} {msg}  ETA {eta}",
+                };
                 bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
+                let gap = if label.is_empty() { "" } else { "  " };
+                bar.set_prefix(format!("{label}{gap}"));
                 Style::Bar(bar)
             }
         };
         let now = Instant::now();
         let ticker = Ticker::new(Duration::from_millis(50));
-        Progress { style, began: now, first: None, steps, ticker, last_line: now }
+        Progress { style, began: now, first: None, steps, label, budget, ticker, last_line: now }
     }
 
     /// Takes the bar away.
@@ -58,18 +67,33 @@ impl<F: Real> Observer<F> for Progress {
         if !self.ticker.tick() {
             return Flow::Continue;
         }
-        let rate = (info.k - first) as f64 / self.began.elapsed().as_secs_f64();
+        let elapsed = self.began.elapsed();
+        let rate = (info.k - first) as f64 / elapsed.as_secs_f64();
         match &self.style {
             Style::Quiet => {}
             Style::Bar(bar) => {
-                bar.set_position(info.k);
-                bar.set_message(format!("{} steps/s", grouped(rate)));
+                let message = format!("{} steps/s", grouped(rate));
+                match self.budget {
+                    None => bar.set_position(info.k),
+                    Some(_) => bar.set_position(elapsed.saturating_sub(info.metrics_time).as_millis() as u64),
+                }
+                bar.set_message(match self.budget {
+                    None => message,
+                    Some(_) => format!("{} steps  {message}", thousands(&info.k.to_string())),
+                });
             }
             Style::Lines => {
                 if self.last_line.elapsed() >= Duration::from_secs(LINE_SECONDS) && rate > 0.0 {
                     self.last_line = Instant::now();
-                    let left = (self.steps - info.k) as f64 / rate;
-                    say!("step {} of {}, {} steps/s, {left:.0} s to go", info.k, self.steps, grouped(rate));
+                    let label =
+                        if self.label.is_empty() { String::new() } else { format!("{}: ", self.label) };
+                    let (of, left) = match self.budget {
+                        None => (format!(" of {}", self.steps), (self.steps - info.k) as f64 / rate),
+                        Some(budget) => {
+                            (String::new(), budget.saturating_sub(elapsed - info.metrics_time).as_secs_f64())
+                        }
+                    };
+                    say!("{label}step {}{of}, {} steps/s, {left:.0} s to go", info.k, grouped(rate));
                 }
             }
         }
@@ -78,6 +102,7 @@ impl<F: Real> Observer<F> for Progress {
 }
 
 /// Stops a run when a signal has come.
+#[derive(Clone)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
@@ -95,15 +120,15 @@ impl Interrupt {
         Ok(Interrupt(flag))
     }
 
-    /// Whether somebody wants the run to stop.
-    pub fn asked(&self) -> bool {
+    /// Whether one has come.
+    pub fn came(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl<F: Real> Observer<F> for Interrupt {
     fn observe(&mut self, _info: &StepInfo<'_, F>) -> Flow {
-        if self.asked() { Flow::Stop } else { Flow::Continue }
+        if self.came() { Flow::Stop } else { Flow::Continue }
     }
 }
 

@@ -13,7 +13,7 @@ fn go_on(place: &Place, run: &str, fit: &str) -> Child {
     if place.path(run).join("config.toml").exists() {
         place.spawn(&format!("resume {run} --quiet --no-report"))
     } else {
-        place.spawn(&format!("{fit} --out {run} --quiet"))
+        place.spawn(&format!("{fit} --out {run} --quiet --no-report"))
     }
 }
 

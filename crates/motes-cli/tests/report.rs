@@ -276,6 +276,18 @@ fn large_runs_give_small_pages_in_which_spikes_survive() {
     let dirs = ["many"; 60].join(" ");
     place.motes(&format!("report {dirs}")).ok();
     self_contained(&place.text("report.html"));
+
+    // What is cut is said.
+    place.motes("report many many").ok();
+    assert!(place.text("report.html").contains("The first 12 of 1,000 components of theta are on this page"));
+    place.motes("report long long").ok();
+    assert!(!place.text("report.html").contains("components of theta are on this page"));
+    assert!(!place.text("wide/report.html").contains("evenly chosen"));
+    place.quietly("fit hierarchical --dim 1000 --particles 100 --steps 80 --burn-in 10 --out dense");
+    let html = place.text("dense/report.html");
+    assert!(html.contains(
+        "1,750 evenly chosen particles (a report looks at no more than 2,000,000 values) out of the 7,000"
+    ));
 }
 
 #[test]
@@ -309,6 +321,38 @@ fn unfinished_runs_show_what_there_is() {
     fs::remove_file(place.path("b/posterior.npz")).unwrap();
     place.motes("report b").ok();
     assert!(place.text("b/report.html").contains("the run has no posterior.npz"));
+}
+
+#[test]
+fn runs_that_diverged_or_were_stopped_have_a_report_too() {
+    let place = Place::in_memory();
+    let fit = "fit hierarchical --dim 3 --step-size 3 --steps 2000";
+    let done = place.motes(&format!("{fit} --out far"));
+    let sentence = done.refused(&["the run diverged at step "]);
+    let html = place.text("far/report.html");
+    self_contained(&html);
+    let step: u64 = sentence.split_once("at step ").unwrap().1.split_once(':').unwrap().0.parse().unwrap();
+    assert_eq!(blob(&html)["runs"][0]["reached"], step - 1, "the trace goes up to the divergence");
+    assert!(html.contains("Diverged") && html.contains("The run diverged at step "));
+    place.motes(&format!("{fit} --out none --no-report")).refused(&["diverged"]);
+    assert!(!place.path("none/report.html").exists());
+    // A report that cannot be written hides nothing.
+    let mut child =
+        place.spawn("fit hierarchical --dim 3 --steps 100000000 --trace-every 100000 --out stopped");
+    while !place.path("stopped/trace.csv").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    fs::create_dir(place.path("stopped/report.html")).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let done = common::Done::wait(child);
+    assert!(done.err.contains("warning: the report was not written"), "{}", done.err);
+    assert!(done.err.trim_end().ends_with("go on with: motes resume stopped"), "{}", done.err);
+    fs::remove_dir(place.path("stopped/report.html")).unwrap();
+    place.motes("report stopped").ok();
+    assert!(place.text("stopped/report.html").contains("Not finished: "));
 }
 
 #[test]

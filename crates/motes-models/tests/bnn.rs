@@ -1,17 +1,13 @@
-//! The Bayesian neural network against differences, direct computation and itself; its data; its bits.
+//! The Bayesian neural network against differences, direct computation and itself; its bits.
 
 mod common;
 
-use common::{fit, on};
+use common::on;
 use motes::noise::{Noise, Purpose};
 use motes::settings::{Algorithm, InitParticles, Preconditioner};
 use motes::{At, Flow, Model, Settings, State, StepInfo, check_model};
-use motes_models::data::{
-    Classification, ImageTask, Images, TaskOptions, classification, mnist, read_images, read_labels,
-    read_table, wisconsin,
-};
+use motes_models::data::{Classification, ImageTask, TaskOptions, classification, read_table, wisconsin};
 use motes_models::{Bnn, Labelled, Products};
-use proptest::prelude::*;
 
 /// Rows of features, some columns zero, one constant, some mostly one value; and labels.
 #[derive(Clone)]
@@ -408,151 +404,10 @@ fn any_features_will_do() {
     assert!(check_model(&model, 1).unwrap().iter().all(motes::Check::passed));
 }
 
-/// NumPy's mnist49() of the peers: rows, labels, features and split.
-#[test]
-fn the_task_is_that_of_numpy() {
-    let task = ImageTask::mnist(&TaskOptions::default()).unwrap();
-    assert_eq!((task.inputs, task.classes, task.labels.len()), (784, 2, 1000));
-    assert_eq!(task.images[..8], [6552, 5937, 3340, 4423, 8321, 6308, 3371, 471]);
-    assert_eq!(task.images.iter().enumerate().map(|(i, r)| i * r).sum::<usize>(), 2_392_571_966);
-    assert_eq!(task.labels.iter().map(|l| usize::from(*l)).sum::<usize>(), 501);
-    assert_eq!(task.split.train[..5], [687, 500, 332, 979, 817]);
-    assert_eq!(task.split.test[..5], [993, 859, 298, 553, 672]);
-    let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-8 * b.abs(), "{a} {b}");
-    close(task.features[300], -0.87255825);
-    close(task.features[309], -0.0316386);
-    close(task.features.iter().map(|f| f.abs()).sum(), 298628.0207353581);
-    assert_eq!(task.std.iter().filter(|s| **s != 1.0).count(), 557);
-    let test = read_images(mnist::TEST_IMAGES, mnist::NAMES[2]).unwrap();
-    assert_eq!((test.count, test.height, test.width), (2000, 28, 28));
-    assert_eq!(read_labels(mnist::TEST_LABELS, mnist::NAMES[3]).unwrap().len(), 2000);
-}
-
-#[test]
-fn tasks_that_cannot_be_made_are_refused() {
-    let images = Images { count: 4, height: 1, width: 2, pixels: (0..8).collect() };
-    let task = |labels: &[u8], classes: &[u8], subsample| {
-        let options = TaskOptions { classes: classes.to_vec(), subsample, ..TaskOptions::default() };
-        ImageTask::new(&images, labels, &options).map_err(|e| e.to_string())
-    };
-    let all = task(&[4, 9, 9, 4], &[9, 4], None).unwrap();
-    assert_eq!((all.labels, all.images, all.classes), (vec![1, 0, 0, 1], vec![0, 1, 2, 3], 2));
-    for (result, sentence) in [
-        (task(&[4], &[4, 9], None), "there are 4 images but 1 labels; give the two files of one set"),
-        (
-            task(&[4, 9, 9, 4], &[4, 4], None),
-            "the classes [4, 4] are not two or more different labels; choose labels such as 4 and 9",
-        ),
-        (task(&[4, 9, 9, 4], &[4, 7], None), "no image has the label 7; choose labels that occur"),
-        (
-            task(&[4, 9, 9, 4], &[4, 9], Some(5)),
-            "cannot draw 5 of the 4 images with labels [4, 9]; choose a number from 1 to 4",
-        ),
-    ] {
-        assert_eq!(result.unwrap_err(), sentence);
-    }
-}
-
-fn idx(dims: &[u32], content: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0, 0, 8, dims.len() as u8];
-    dims.iter().for_each(|d| bytes.extend(d.to_be_bytes()));
-    bytes.extend(content);
-    bytes
-}
-
-#[test]
-fn broken_idx_files_are_refused() {
-    let images = read_images(&idx(&[2, 1, 3], b"abcdef"), "x").unwrap();
-    assert_eq!((images.count, images.height, images.width, &images.pixels[..]), (2, 1, 3, &b"abcdef"[..]));
-    assert_eq!(read_labels(&idx(&[2], b"\x04\x09"), "x").unwrap(), [4, 9]);
-    let cut = &mnist::LABELS[..mnist::LABELS.len() / 2];
-    for (bytes, sentence) in [
-        (&b""[..], "f ends too early; download it again"),
-        (&idx(&[3], b"")[..6], "f ends too early; download it again"),
-        (cut, "f ends too early; download it again"),
-        (
-            b"PK\x03\x04",
-            "f is not an IDX file of labels: it begins with [50, 4b, 03, 04], not [00, 00, 08, 01]; give an IDX file of unsigned bytes, such as those of MNIST",
-        ),
-        (&idx(&[4], b"abc"), "f holds 3 of the 4 bytes that its header promises; download it again"),
-        (&idx(&[2], b"abc"), "f goes on after the [2] labels of its header; download it again"),
-        (
-            &idx(&[u32::MAX], b"abc"),
-            "f is too short for the [4294967295] labels that its header promises; download it again",
-        ),
-    ] {
-        assert_eq!(read_labels(bytes, "f").unwrap_err().to_string(), sentence);
-    }
-    let huge = idx(&[u32::MAX, u32::MAX, u32::MAX], b"");
-    assert!(read_images(&huge, "f").unwrap_err().to_string().contains("is too short for"));
-    assert!(read_images(&idx(&[3, 0, 2], b""), "f").unwrap_err().to_string().contains("holds no pixels"));
-}
-
-proptest! {
-    #[test]
-    fn any_bytes_are_read_or_refused(
-        bytes in proptest::collection::vec(any::<u8>(), 0..200),
-        at in 0..5000usize,
-        flip in 1..=255u8,
-        zipped in any::<bool>(),
-    ) {
-        let _ = read_images(&bytes, "f");
-        let _ = read_labels(&[&[0, 0, 8, 1][..], &bytes].concat(), "f");
-        let _ = read_images(&[&[0x1f, 0x8b, 8, 0][..], &bytes].concat(), "f");
-        let mut damaged = if zipped { mnist::LABELS.to_vec() } else { idx(&[100, 7, 7], &[5; 4900]) };
-        let at = at % damaged.len();
-        damaged[at] ^= flip;
-        let _ = read_labels(&damaged, "f");
-        let _ = read_images(&damaged, "f");
-    }
-}
-
 /// What the test rows remember of the last cloud.
 fn predictions(model: &Bnn<f32>, state: &State<f32>) -> Vec<f64> {
     let predictive = model.predictive().unwrap();
     let mut memory = vec![0.0; predictive.state_len()];
     predictive.accumulate(state.cloud.as_slice(), &mut memory);
     memory
-}
-
-fn test_error(n: usize, split_seed: u32, algorithm: Algorithm) -> (f64, f64) {
-    let task = ImageTask::mnist(&TaskOptions { split_seed, ..TaskOptions::default() }).unwrap();
-    let model = Bnn::<f32>::of_task(&task, 40, Products::Auto).unwrap();
-    let settings = Settings { seed: u64::from(split_seed), ..settings(algorithm, n, 500) };
-    let state = on(2, || fit(&model, &settings)).unwrap();
-    // Only the last cloud is averaged over.
-    let metrics = model.predictive().unwrap().metrics(&on(2, || predictions(&model, &state)));
-    (metrics.test_error, metrics.lppd)
-}
-
-/// Tab. 2: 3.20 ± 1.12 % for PGD with N = 10. The long form of it is below.
-#[test]
-fn one_run_predicts_as_in_the_paper() {
-    let (error, lppd) = test_error(10, 0, Algorithm::Pgd);
-    assert!((0.0..0.08).contains(&error) && (-0.3..-0.02).contains(&lppd), "{error} {lppd}");
-}
-
-/// `cargo test --release -p motes-models --test bnn -- --ignored --nocapture`
-#[test]
-#[ignore = "minutes"]
-fn ten_runs_predict_as_in_the_paper() {
-    for (algorithm, n, paper, sd) in [
-        (Algorithm::Pgd, 1, 7.45, 2.03),
-        (Algorithm::Pgd, 10, 3.20, 1.12),
-        (Algorithm::Pqn, 10, 3.45, 1.04),
-        (Algorithm::Pmgd, 10, 3.75, 1.38),
-        (Algorithm::Soul, 10, 7.25, 1.38),
-        (Algorithm::Pgd, 100, 2.45, 0.99),
-    ] {
-        let all: Vec<(f64, f64)> = (0..10).map(|seed| test_error(n, seed, algorithm)).collect();
-        let (errors, lppds): (Vec<f64>, Vec<f64>) = all.iter().map(|(e, l)| (100.0 * e, *l)).unzip();
-        let (mean, se) = (common::z_scores::average(&errors), common::z_scores::standard_error(&errors));
-        println!(
-            "{algorithm} N = {n}: error {mean:.2} ± {:.2} % (paper {paper} ± {sd}), lppd {:.4}",
-            se * 10f64.sqrt(),
-            common::z_scores::average(&lppds)
-        );
-        // Two means over ten splits each, of other thousand images.
-        assert!((mean - paper).abs() < 4.0 * (se * se + sd * sd / 10.0).sqrt() + 0.5, "{mean} {paper}");
-    }
 }

@@ -18,6 +18,8 @@ pub struct StepInfo<'a, F> {
     pub acceptance: Option<f64>,
     /// Predictive metrics of this cloud alone, where they are asked for.
     pub metrics: Option<Metrics>,
+    /// The time that test metrics have taken so far: it is not the algorithm's.
+    pub metrics_time: std::time::Duration,
     /// What the theta-rule made of its sums over the cloud (gradients, Hessians or statistics), which are taken in a fixed
     /// order: equal bits here mean equal gradients. Empty before the first step.
     pub sums: &'a [f64],
@@ -26,7 +28,16 @@ pub struct StepInfo<'a, F> {
 impl<'a, F: Real> StepInfo<'a, F> {
     pub(crate) fn new(state: &'a State<F>, h: f64, moves: Moves, sums: &'a [f64]) -> Self {
         let acceptance = (moves.proposed > 0).then(|| moves.accepted as f64 / moves.proposed as f64);
-        StepInfo { k: state.k, theta: &state.theta, cloud: &state.cloud, h, acceptance, metrics: None, sums }
+        StepInfo {
+            k: state.k,
+            theta: &state.theta,
+            cloud: &state.cloud,
+            h,
+            acceptance,
+            metrics: None,
+            metrics_time: std::time::Duration::ZERO,
+            sums,
+        }
     }
 }
 

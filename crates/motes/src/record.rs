@@ -167,6 +167,11 @@ impl RunDirectory {
         }
     }
 
+    /// Takes on settings that were settled on the way, as by a run that lasts for a given time.
+    pub fn adopt(&mut self, settings: &Settings) {
+        self.settings_digest = settings_digest(settings, self.recording);
+    }
+
     /// Where the directory is.
     pub fn path(&self) -> &Path {
         &self.path

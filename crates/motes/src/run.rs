@@ -89,6 +89,7 @@ pub fn run<F: Real>(
         stepper.settle_theta(state)?; // theta_0 = theta_*(X_0), where theta follows from the particles
         let mut info = StepInfo::new(state, settings.step_size_at(0), Moves::default(), &[]);
         info.metrics = metrics.of_cloud(info.k, info.cloud);
+        info.metrics_time = metrics.time;
         if let Some(directory) = directory.as_deref_mut() {
             directory.record(&info)?;
         }
@@ -114,6 +115,7 @@ pub fn run<F: Real>(
         }
         let mut info = StepInfo::new(state, h, moves, stepper.sums());
         info.metrics = metrics.of_cloud(info.k, info.cloud);
+        info.metrics_time = metrics.time;
         if let Some(directory) = directory.as_deref_mut() {
             directory.record(&info)?;
         }

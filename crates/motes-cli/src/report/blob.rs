@@ -67,12 +67,17 @@ fn points(points: &[(u64, f64)]) -> Value {
     json!({ "dk": k, "v": points.iter().map(|(_, v)| round(*v)).collect::<Vec<f64>>() })
 }
 
-/// Rounds to a power of ten that is at most 1e-5 of the range of the values.
+/// Rounds to a power of ten that is at most 1e-5 of the range of the values; those of a run that diverged to six digits
+/// each, so that its beginning can still be seen.
 fn rounding(values: impl Iterator<Item = f64>) -> impl Fn(f64) -> f64 {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
     let digits = 5.0 - (high - low).log10().floor();
     let scale = 10f64.powf(digits);
+    let wild = high - low > 1e9;
     move |v| {
+        if wild {
+            return format!("{v:.5e}").parse().unwrap_or(v);
+        }
         let rounded = (v * scale).round() / scale;
         if rounded.is_finite() && digits.abs() < 300.0 { rounded } else { v }
     }
@@ -109,6 +114,7 @@ mod tests {
         assert!(round(1000.012345678).to_string().len() < 13);
         let huge = rounding([0.0, 1e300].into_iter());
         assert!((huge(1.23456789e299) - 1.23456789e299).abs() <= 1e295);
+        assert_eq!(huge(0.123456789), 0.123457);
         let flat = rounding([0.3, 0.3].into_iter());
         assert_eq!(flat(0.3), 0.3);
         let none = rounding(std::iter::empty());

@@ -8,7 +8,7 @@ use std::io::{Read, Seek};
 use zip::ZipArchive;
 
 /// So many values are enough for any picture; of larger clouds every n-th particle is taken.
-const MOST: usize = 2_000_000;
+pub const MOST: usize = 2_000_000;
 /// Bytes read at a time.
 const BUFFER: usize = 1 << 17;
 
@@ -19,6 +19,8 @@ pub struct Archive<R>(ZipArchive<R>);
 pub struct Columns {
     /// Particles taken.
     pub particles: usize,
+    /// Particles there are.
+    pub of_particles: usize,
     values: Vec<f64>,
 }
 
@@ -101,7 +103,7 @@ impl<R: Read + Seek> Archive<R> {
         }
         // The checksum is compared at the end of the entry.
         match entry.read(&mut [0]) {
-            Ok(0) => Ok(Columns { particles, values }),
+            Ok(0) => Ok(Columns { particles, of_particles: rows, values }),
             Ok(_) => Err(damaged("wrong length".into())),
             Err(e) => Err(damaged(e.to_string())),
         }
@@ -174,7 +176,7 @@ mod tests {
         let file = archive(|npz| npz.array("clouds", &[rows, d], &values).unwrap());
         let all: Vec<usize> = (0..d).collect();
         let columns = Archive::open(file).unwrap().columns("clouds", &all).unwrap();
-        assert_eq!(columns.particles, 1500);
+        assert_eq!((columns.particles, columns.of_particles), (1500, 3000));
         let want: Vec<f64> = (0..1500).map(|i| 2.0 * f64::from(i)).collect();
         assert!(columns.get(0) == want && columns.get(999) == want);
     }

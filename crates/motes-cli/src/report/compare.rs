@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::page::{algorithm, escape, exact, model, section};
-use super::read::Run;
+use super::page::{algorithm, escape, exact, model, note, section};
+use super::read::{Run, SummaryFile};
 use super::words::{self, decimals_for, fixed, grouped};
 
 /// The page of several runs.
@@ -19,7 +19,18 @@ pub fn several(runs: &[Run]) -> String {
     );
     table(&mut out, runs);
     section(&mut out, "Theta");
-    out.push_str("<div class=\"chart\" data-chart=\"overlay\" data-name=\"theta\"></div></section>\n");
+    out.push_str("<div class=\"chart\" data-chart=\"overlay\" data-name=\"theta\"></div>\n");
+    if let Some(run) = runs.iter().filter(|r| r.theta.len() < r.d_theta).max_by_key(|r| r.d_theta) {
+        note(
+            &mut out,
+            format_args!(
+                "The first {} of {} components of theta are on this page; the report of a single run has more.",
+                grouped(run.theta.len() as u64),
+                grouped(run.d_theta as u64)
+            ),
+        );
+    }
+    out.push_str("</section>\n");
     for (name, title) in [("test_error", "Test error"), ("lppd", "LPPD"), ("acceptance", "Acceptance")] {
         if runs.iter().any(|r| r.scalars.iter().any(|s| s.name == name && s.trace.len() > 1)) {
             section(&mut out, title);
@@ -38,7 +49,7 @@ fn table(out: &mut String, runs: &[Run]) {
     let tested = runs.iter().any(|r| r.summary.as_ref().is_some_and(|s| s.metrics.is_some()));
     let wide = runs.iter().any(|r| r.d_theta > 1);
     let theta = if wide { "first theta" } else { "theta" };
-    let mut heads = vec!["", "run", "algorithm", "N", "h", "steps", "seconds", theta, "± error"];
+    let mut heads = vec!["", "run", "algorithm", "N", "h", "steps", "seconds", theta, "± error", "ESS"];
     if tested {
         heads.extend(["test error", "LPPD"]);
     }
@@ -65,10 +76,11 @@ fn table(out: &mut String, runs: &[Run]) {
         let mean = s.and_then(|s| *s.theta.mean.as_ref()?.first()?);
         let _ = write!(
             out,
-            "<td>{}</td><td>{}</td><td>{}</td>",
+            "<td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
             exact(s.map(|s| s.time.seconds), |v| fixed(v, 3)),
             exact(mean, |v| fixed(v, decimals)),
             exact(run.theta.first().and_then(|c| c.error), |v| fixed(v, decimals)),
+            exact(s.filter(|s| s.algorithm != "em").and_then(least), |v| grouped(v.round() as u64)),
         );
         if tested {
             let metrics = s.and_then(|s| s.metrics);
@@ -89,4 +101,9 @@ fn table(out: &mut String, runs: &[Run]) {
         );
     }
     out.push_str("</tbody></table></div></section>\n");
+}
+
+/// The smallest effective sample size of a run.
+fn least(summary: &SummaryFile) -> Option<f64> {
+    summary.diagnostics.ess.iter().flatten().copied().reduce(f64::min)
 }

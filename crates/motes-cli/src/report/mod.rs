@@ -4,10 +4,10 @@ mod blob;
 mod clouds;
 mod compare;
 mod page;
-mod read;
+pub mod read;
 mod stats;
 mod thin;
-mod words;
+pub mod words;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -28,23 +28,41 @@ pub fn report(args: ReportArgs) -> Result<Ended, String> {
         (None, [dir]) => dir.join("report.html"),
         (None, _) => PathBuf::from("report.html"),
     };
-    let html = html(&args.dirs)?;
+    let html = html(&args.dirs, &[])?;
     write(&output, &html)?;
     // That nobody reads it is no error.
     let _ = writeln!(std::io::stdout(), "{}", output.display());
     Ok(Ended::Complete)
 }
 
-/// Writes the report of a run that has just ended. The run is what counts: a failure here is only a warning.
-pub fn after_run(dir: &Path) {
-    let written = html(&[dir.to_path_buf()]).and_then(|html| write(&dir.join("report.html"), &html));
-    if let Err(problem) = written {
+/// Writes the report of a run that has just ended, by a problem or without one. The run is what counts: a failure here
+/// is only a warning.
+pub fn after_run(dir: &Path, problem: Option<&str>) {
+    let dirs = [dir.to_path_buf()];
+    warn_of(
+        html(&dirs, &[problem.map(String::from)]).and_then(|html| write(&dir.join("report.html"), &html)),
+    );
+}
+
+/// Writes the page that compares runs, each with the problem that ended it, and says whether it could.
+pub fn after_comparison(dirs: &[PathBuf], problems: &[Option<String>], output: &Path) -> bool {
+    warn_of(html(dirs, problems).and_then(|html| write(output, &html)))
+}
+
+fn warn_of(written: Result<(), String>) -> bool {
+    if let Err(problem) = &written {
         say!("warning: the report was not written: {problem}");
     }
+    written.is_ok()
+}
+
+/// What the table of a comparison needs of a run.
+pub fn for_table(dir: &Path) -> Result<read::Run, String> {
+    read::run(dir, Limits { components: 3, coordinates: 0, stretches: 40, per_trace: 40, name: 20 }, false)
 }
 
 /// The page, cut back until it is small enough to be mailed and opened anywhere.
-fn html(dirs: &[PathBuf]) -> Result<String, String> {
+fn html(dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, String> {
     let several = dirs.len() > 1;
     let mut limits = Limits {
         components: if several { 12 } else { 50 },
@@ -54,8 +72,9 @@ fn html(dirs: &[PathBuf]) -> Result<String, String> {
         name: 80,
     };
     loop {
-        let runs: Vec<read::Run> =
+        let mut runs: Vec<read::Run> =
             dirs.iter().map(|dir| read::run(dir, limits, !several)).collect::<Result<_, _>>()?;
+        runs.iter_mut().zip(problems).for_each(|(run, problem)| run.problem = problem.clone());
         let html = page::page(&runs);
         if html.len() <= MAX_BYTES {
             return Ok(html);

@@ -5,9 +5,9 @@ use std::fmt::{Display, Write};
 use sha2::{Digest, Sha256};
 
 use super::blob::blob;
-use super::compare;
 use super::read::{Posterior, Run};
 use super::words::{self, decimals_for, fixed, grouped, significant};
+use super::{clouds, compare};
 
 const PAGE: &str = include_str!("assets/page.html");
 const STYLE: &str = include_str!("assets/style.css");
@@ -159,7 +159,7 @@ pub fn section(out: &mut String, title: &str) {
     let _ = writeln!(out, "<section><h2>{title}</h2>");
 }
 
-fn note(out: &mut String, text: impl Display) {
+pub fn note(out: &mut String, text: impl Display) {
     let _ = writeln!(out, "<p class=\"note\">{text}</p>");
 }
 
@@ -282,8 +282,8 @@ fn posterior(out: &mut String, run: &Run) {
     let of = if p.last_cloud_only { "the last cloud" } else { "the clouds kept after burn-in" };
     let how = if sampled {
         format!(
-            "Mean and sd are averages over every step after burn-in; quantiles and densities (Gaussian kernels, Silverman’s rule) are those of {} particles of {of}.",
-            grouped(p.particles as u64)
+            "Mean and sd are averages over every step after burn-in; quantiles and densities (Gaussian kernels, Silverman’s rule) are those of {} of {of}.",
+            particles(p)
         )
     } else {
         "Exact posterior moments; this algorithm keeps no cloud, so there are no quantiles or densities."
@@ -315,6 +315,19 @@ fn posterior(out: &mut String, run: &Run) {
     }
     note(out, how);
     out.push_str("</section>\n");
+}
+
+/// The particles that marginals are made of.
+fn particles(p: &Posterior) -> String {
+    if p.particles == p.of_particles {
+        return format!("{} particles", grouped(p.particles as u64));
+    }
+    format!(
+        "{} evenly chosen particles (a report looks at no more than {} values) out of the {}",
+        grouped(p.particles as u64),
+        grouped(clouds::MOST as u64),
+        grouped(p.of_particles as u64)
+    )
 }
 
 /// Intervals with as many decimals as the narrowest needs, so that columns line up.

@@ -42,6 +42,8 @@ pub struct Run {
     pub d_theta: usize,
     pub scalars: Vec<Scalar>,
     pub posterior: Option<Posterior>,
+    /// What ended the run, where that is known: it is said when it happens and kept nowhere.
+    pub problem: Option<String>,
 }
 
 impl Run {
@@ -81,6 +83,8 @@ pub struct Posterior {
     pub total: usize,
     /// How many particles the marginals are made of, and where they come from.
     pub particles: usize,
+    /// How many there were, before every n-th was taken.
+    pub of_particles: usize,
     pub last_cloud_only: bool,
 }
 
@@ -175,6 +179,7 @@ pub fn run(dir: &Path, limits: Limits, with_posterior: bool) -> Result<Run, Stri
         theta: Vec::new(),
         scalars: Vec::new(),
         posterior: None,
+        problem: None,
     };
     trace(&mut run, limits)?;
     if with_posterior && let Some(summary) = &run.summary {
@@ -437,8 +442,8 @@ fn marginals(
     }
     let width = |c: &Coordinate| c.marginal.as_ref().map_or(3.29 * c.var.sqrt(), |m| m.q95 - m.q05);
     rows.sort_by(|a, b| width(b).total_cmp(&width(a)));
-    let particles = columns.map_or(0, |c| c.particles);
-    Ok(Some(Posterior { rows, total: d, particles, last_cloud_only: array == "particles" }))
+    let (particles, of_particles) = columns.map_or((0, 0), |c| (c.particles, c.of_particles));
+    Ok(Some(Posterior { rows, total: d, particles, of_particles, last_cloud_only: array == "particles" }))
 }
 
 /// How coordinates are called: by the features of the data where each has one.

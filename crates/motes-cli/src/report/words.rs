@@ -65,12 +65,16 @@ pub fn seconds(value: f64) -> String {
 /// A path as a shell takes it.
 pub fn shell(path: &Path) -> String {
     let text = path.display().to_string();
+    if text.starts_with('-') { format!("./'{}'", text.replace('\'', "'\\''")) } else { quoted(&text) }
+}
+
+/// A word as a shell takes it.
+pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
-    if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
-        return text;
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.into();
     }
-    let quoted = format!("'{}'", text.replace('\'', "'\\''"));
-    if text.starts_with('-') { format!("./{quoted}") } else { quoted }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// What a run's own numbers say about it.
@@ -93,6 +97,10 @@ const DRIFT: f64 = 1.6;
 /// The verdict in words, and what to do.
 pub fn verdict(run: &Run) -> Verdict {
     let resume = format!("motes resume {}", shell(&run.dir));
+    if let Some(problem) = &run.problem {
+        let (title, text) = ("Diverged".into(), vec![sentence(problem)]);
+        return Verdict { tone: "bad", title, text, command: None };
+    }
     let Some(summary) = &run.summary else {
         return Verdict {
             tone: "care",

@@ -73,7 +73,7 @@
       const lines = spec.lines.filter((l) => l.x.length);
       const reduce = (f, of, start) => lines.reduce((best, l) => l[of].reduce((b, v) => f(b, v), best), start);
       let [x0, x1] = spec.xRange || [reduce(Math.min, "x", Infinity), reduce(Math.max, "x", -Infinity)];
-      let [y0, y1] = [reduce(Math.min, "y", Infinity), reduce(Math.max, "y", -Infinity)];
+      let [y0, y1] = spec.yRange || [reduce(Math.min, "y", Infinity), reduce(Math.max, "y", -Infinity)];
       if (!lines.length) [x0, x1, y0, y1] = [0, 1, 0, 1];
       if (spec.floor !== undefined) y0 = Math.min(y0, spec.floor);
       if (!(x1 > x0)) [x0, x1] = [x0 - 0.5, x1 + 0.5];
@@ -105,17 +105,21 @@
       add(plot, "line", { class: "axis", x1: m.left, x2: width - m.right, y1: height - m.bottom, y2: height - m.bottom });
       add(plot, "text", { x: width - m.right, y: height - 3, "text-anchor": "end" }, shorten(spec.xLabel, width / 8));
       for (const mark of spec.marks || []) add(plot, "line", { class: "mark", x1: sx(mark), x2: sx(mark), y1: m.top, y2: height - m.bottom });
+      // Lines may leave a range that was not made for them; this frame cuts them off.
+      const frame = { x: m.left, y: m.top - 2, width: width - m.left - m.right + 2, height: height - m.top - m.bottom + 3 };
+      const inside = add(plot, "svg", { ...frame, viewBox: `${frame.x} ${frame.y} ${frame.width} ${frame.height}` });
+      const far = (y) => Math.min(1e5, Math.max(-1e5, sy(y)));
       for (const line of lines) {
-        const path = line.x.map((x, i) => `${i ? "L" : "M"}${sx(x).toFixed(1)} ${sy(line.y[i]).toFixed(1)}`).join("");
-        if (line.area) add(plot, "path", { class: "area", fill: line.colour, d: `${path}L${sx(line.x[line.x.length - 1])} ${sy(y0)}L${sx(line.x[0])} ${sy(y0)}Z` });
-        add(plot, "path", { class: "line", stroke: line.colour, "stroke-width": line.width || 1.25, "stroke-dasharray": line.dash || "none", d: path });
+        const path = line.x.map((x, i) => `${i ? "L" : "M"}${sx(x).toFixed(1)} ${far(line.y[i]).toFixed(1)}`).join("");
+        if (line.area) add(inside, "path", { class: "area", fill: line.colour, d: `${path}L${sx(line.x[line.x.length - 1])} ${sy(y0)}L${sx(line.x[0])} ${sy(y0)}Z` });
+        add(inside, "path", { class: "line", stroke: line.colour, "stroke-width": line.width || 1.25, "stroke-dasharray": line.dash || "none", d: path });
       }
       for (const band of (spec.bands || []).filter((b) => b.text && clip(b.to) - clip(b.from) > 60)) {
         add(plot, "text", { class: "inside", x: clip(band.to) - 8, y: height - m.bottom - 8, "text-anchor": "end" }, band.text);
       }
+      place = { sx, sy, width, top: m.top, bottom: height - m.bottom, lines };
       if (ends) endLabels(plot, lines, sx, sy);
       layer = add(plot, "g", { "aria-hidden": "true" });
-      place = { sx, sy, width, top: m.top, bottom: height - m.bottom, lines };
       plot.addEventListener("pointermove", point);
       plot.addEventListener("pointerdown", point);
       plot.addEventListener("pointerleave", () => { if (document.activeElement !== plot) { cursor = null; show(); } });
@@ -126,7 +130,7 @@
     };
 
     const endLabels = (plot, lines, sx, sy) => {
-      const at = lines.filter((l) => l.end).map((l) => ({ text: l.end, x: sx(l.x[l.x.length - 1]), y: sy(l.y[l.y.length - 1]) }));
+      const at = lines.filter((l) => l.end).map((l) => ({ text: l.end, x: sx(l.x[l.x.length - 1]), y: Math.min(place.bottom, Math.max(place.top, sy(l.y[l.y.length - 1]))) }));
       at.sort((a, b) => a.y - b.y);
       for (let i = 1; i < at.length; i++) if (Math.abs(at[i].x - at[i - 1].x) < 20 && at[i].y - at[i - 1].y < 13) at[i].y = at[i - 1].y + 13;
       at.forEach((l) => add(plot, "text", { class: "end", x: l.x + 4, y: l.y + 4 }, l.text));
@@ -159,7 +163,8 @@
       for (const line of shown) {
         const i = line === chosen ? cursor.i : nearest(line.x, x);
         if (line !== chosen && (x < line.x[0] || x > line.x[line.x.length - 1])) continue;
-        add(layer, "circle", { class: "dot", cx: place.sx(line.x[i]), cy: place.sy(line.y[i]), r: 4, fill: line.colour });
+        const cy = Math.min(place.bottom, Math.max(place.top, place.sy(line.y[i])));
+        add(layer, "circle", { class: "dot", cx: place.sx(line.x[i]), cy, r: 4, fill: line.colour });
         parts.push(`${line.label} ${significant(line.y[i])}`);
       }
       readout.textContent = `${spec.xText(x)}: ${parts.join(", ")}`;
@@ -223,14 +228,14 @@
     select.addEventListener("change", () => change(Number(select.value)));
   };
   let groups = 0;
-  const radios = (host, text, options, change) => {
+  const radios = (host, text, options, change, first = 0) => {
     const set = add(controls(host), "fieldset");
     add(set, "legend", {}, text);
     const name = `choice${groups++}`;
     options.forEach((o, i) => {
       const label = add(set, "label");
       const input = add(label, "input", { type: "radio", name, value: i });
-      input.checked = i === 0;
+      input.checked = i === first;
       input.addEventListener("change", () => change(i));
       add(label, "span", {}, o);
     });
@@ -334,11 +339,14 @@
   const overlays = [];
   const overlayChart = (host) => {
     const name = host.dataset.name;
-    let inTime = false, settled = false, which = 0, draw = () => {};
+    let settled = false, which = 0, draw = () => {};
     const names = [...new Set(data.runs.flatMap((r) => r.theta.map((t) => t.name)))];
     if (name === "theta" && names.length > 1) chooser(host, "Component", names, (i) => { which = i; draw(); });
     const timed = data.runs.filter((r) => r.time && r.time.steps > 0);
-    if (timed.length) radios(host, "Horizontal axis", ["by steps", "by time"], (i) => { inTime = i === 1; draw(); });
+    // Runs for the same time make very different numbers of steps.
+    const made = timed.map((r) => r.time.steps);
+    let inTime = timed.length === data.runs.length && Math.max(...made) > 3 * Math.min(...made);
+    if (timed.length) radios(host, "Horizontal axis", ["by steps", "by time"], (i) => { inTime = i === 1; draw(); }, Number(inTime));
     if (data.runs.some((r) => r.burn_in > 0 && r.reached > r.burn_in)) range(host, (i) => { settled = i === 1; draw(); });
     const text = { test_error: "test error", lppd: "LPPD" }[name] || name;
     draw = chart(host, () => {
@@ -352,11 +360,27 @@
         if (!on) return;
         const line = settled ? cutFrom(decode(points), run.burn_in) : decode(points);
         if (inTime) line.x = line.x.map((k) => run.time.seconds * k / run.time.steps);
-        lines.push({ ...line, colour: colour(i), dash, width: 1.5, label: `run ${run.label}, ${name === "theta" ? names[which] : text}`, end: run.label });
+        lines.push({ ...line, colour: colour(i), dash, width: 1.5, label: `run ${run.label}, ${name === "theta" ? names[which] : text}`, end: run.label, finished: run.time !== null });
       });
+      // A run that diverged would hide all others, which lie within its first pixel.
+      const span = (some) => [Math.min(...some.flatMap((l) => l.y)), Math.max(...some.flatMap((l) => l.y))];
+      const finished = lines.filter((l) => l.finished && l.y.length);
+      let yRange;
+      if (finished.length && finished.length < lines.length) {
+        const [[low, high], [least, most]] = [span(finished), span(lines)];
+        const room = Math.max(high - low, 0.1 * Math.max(Math.abs(low), Math.abs(high))) || 1;
+        if (most - least > 20 * room) {
+          yRange = [low - 2 * room, high + 2 * room];
+          for (const line of lines.filter((l) => !l.finished)) {
+            // From where it leaves the picture it would only blacken it.
+            const gone = line.y.findIndex((y) => y < yRange[0] || y > yRange[1]);
+            if (gone >= 0) [line.x, line.y] = [line.x.slice(0, gone + 1), line.y.slice(0, gone + 1)];
+          }
+        }
+      }
       const left = data.runs.length - timed.length;
       return {
-        lines, keys, xLabel: inTime ? "seconds" : "step", yLabel: name === "theta" ? names[which] : text,
+        lines, keys, yRange, xLabel: inTime ? "seconds" : "step", yLabel: name === "theta" ? names[which] : text,
         xText: inTime ? (x) => `${significant(x, 4)} s` : stepText,
         idle: inTime && left ? `${left} unfinished ${left > 1 ? "runs have" : "run has"} no time yet` : "Point at a line for its values, or use the arrow keys.",
         label: `${text} of ${lines.length} runs ${inTime ? "against time" : "against steps"}. Left and right arrow keys move along a run, up and down change the run.`,

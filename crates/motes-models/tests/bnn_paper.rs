@@ -1,0 +1,118 @@
+//! The Bayesian neural network as in the paper: Tab. 2, and what Fig. 4 shows of theta and of the clouds.
+
+mod common;
+
+use common::on;
+use common::z_scores::{average, standard_error};
+use motes::settings::{Algorithm, InitParticles, Preconditioner};
+use motes::{Model, Settings};
+use motes_models::data::{ImageTask, TaskOptions};
+use motes_models::{Bnn, Products};
+
+const H: f64 = 0.1;
+
+/// What a run of the paper's setting ends with.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    /// In per cent.
+    error: f64,
+    lppd: f64,
+    theta: [f64; 2],
+    /// The variance of the input weights over the last cloud, averaged over those whose pixel varies: the others never
+    /// see data.
+    width: f64,
+}
+
+/// 500 steps with h = 0.1 from the prior at theta = 0, on a thousand 4s and 9s with a split of their own.
+fn outcome(algorithm: Algorithm, n: usize, split_seed: u32) -> Outcome {
+    let task = ImageTask::mnist(&TaskOptions { split_seed, ..TaskOptions::default() }).unwrap();
+    let model = Bnn::<f32>::of_task(&task, 40, Products::Auto).unwrap();
+    let settings = Settings {
+        algorithm,
+        particles: n,
+        steps: 500,
+        burn_in: 499, // only the last cloud counts
+        step_size: H,
+        preconditioner: match algorithm {
+            Algorithm::Pgd | Algorithm::Soul => Preconditioner::Diagonal,
+            _ => Preconditioner::None,
+        },
+        init_particles: InitParticles::Prior,
+        keep_clouds: 0,
+        seed: u64::from(split_seed),
+        ..Settings::default()
+    };
+    on(2, || {
+        let state = common::fit(&model, &settings).unwrap();
+        let predictive = model.predictive().unwrap();
+        let mut memory = vec![0.0; predictive.state_len()];
+        predictive.accumulate(state.cloud.as_slice(), &mut memory);
+        let metrics = predictive.metrics(&memory);
+        let (d, inputs) = (model.d_x(), task.inputs);
+        let varies = |i: usize| i < 40 * inputs && task.std[i % inputs] != 1.0;
+        let variance = |i: usize| {
+            let values: Vec<f64> =
+                state.cloud.as_slice().iter().skip(i).step_by(d).map(|x| f64::from(*x)).collect();
+            let mean = average(&values);
+            values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64
+        };
+        let variances: Vec<f64> = (0..d).filter(|i| n > 1 && varies(*i)).map(variance).collect();
+        Outcome {
+            error: 100.0 * metrics.test_error,
+            lppd: metrics.lppd,
+            theta: [state.theta[0], state.theta[1]],
+            width: average(&variances),
+        }
+    })
+}
+
+/// The same splits for all algorithms, so that differences are those of the algorithms.
+fn outcomes(algorithm: Algorithm, n: usize, splits: u32) -> Vec<Outcome> {
+    (0..splits).map(|seed| outcome(algorithm, n, seed)).collect()
+}
+
+fn of(outcomes: &[Outcome], what: impl Fn(&Outcome) -> f64) -> Vec<f64> {
+    outcomes.iter().map(what).collect()
+}
+
+/// Tab. 2: algorithm, N, and the error of the paper with its standard deviation, in per cent.
+const TABLE: [(Algorithm, usize, f64, f64); 12] = [
+    (Algorithm::Pgd, 1, 7.45, 2.03),
+    (Algorithm::Pqn, 1, 7.45, 1.60),
+    (Algorithm::Pmgd, 1, 7.24, 1.75),
+    (Algorithm::Soul, 1, 6.25, 1.54),
+    (Algorithm::Pgd, 10, 3.20, 1.12),
+    (Algorithm::Pqn, 10, 3.45, 1.04),
+    (Algorithm::Pmgd, 10, 3.75, 1.38),
+    (Algorithm::Soul, 10, 7.25, 1.38),
+    (Algorithm::Pgd, 100, 2.45, 0.99),
+    (Algorithm::Pqn, 100, 2.34, 0.81),
+    (Algorithm::Pmgd, 100, 2.45, 0.81),
+    (Algorithm::Soul, 100, 6.85, 1.42),
+];
+
+/// `cargo test --release -p motes-models --test bnn_paper -- --ignored --nocapture`
+#[test]
+#[ignore = "half an hour"]
+fn table_2_is_that_of_the_paper() {
+    let mut wrong = Vec::new();
+    for (algorithm, n, paper, sd) in TABLE {
+        let began = std::time::Instant::now();
+        let all = outcomes(algorithm, n, 10);
+        let shown = |values: Vec<f64>| (average(&values), standard_error(&values));
+        let (error, se) = shown(of(&all, |o| o.error));
+        let (lppd, _) = shown(of(&all, |o| o.lppd));
+        let [(alpha, alpha_se), (beta, beta_se)] = [0, 1].map(|i| shown(of(&all, |o| o.theta[i])));
+        println!(
+            "{algorithm:5} N = {n:3}: error {error:.2} ± {:.2} % (paper {paper:.2} ± {sd:.2}), lppd {lppd:.4}, alpha {alpha:.4} (se {alpha_se:.4}), beta {beta:.4} (se {beta_se:.4}), width {:.4}, {:.0} s",
+            se * 10f64.sqrt(),
+            average(&of(&all, |o| o.width)),
+            began.elapsed().as_secs_f64()
+        );
+        // Two means over ten splits each, of two different thousands of images: those differ by some half per cent.
+        if (error - paper).abs() > 3.0 * (se * se + sd * sd / 10.0 + 0.5f64.powi(2)).sqrt() {
+            wrong.push(format!("{algorithm} N = {n}: {error} instead of {paper}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
