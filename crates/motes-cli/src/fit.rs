@@ -9,7 +9,7 @@ use motes::settings::{Algorithm, Settings};
 use motes::{Ended, Error, Model, Observer, Pool, Real, State, Summary};
 
 use crate::args::{FitArgs, How, ResumeArgs};
-use crate::config::{Config, Precision, StepSize};
+use crate::config::{Config, Defaults, Precision, StepSize};
 use crate::models::{self, Source};
 use crate::progress::{Interrupt, Progress};
 use crate::show;
@@ -77,16 +77,20 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
         ));
     }
     let mut config = Config::read(&file)?;
+    models::name(None, config.model.as_deref())?;
     if let Some(steps) = args.steps {
         let before = config.steps.unwrap_or(0);
         if steps < before {
-            return Err(format!(
-                "--steps {steps} is the new total and {before} were asked for before; give a larger number"
-            ));
+            return Err(fewer_steps(steps, before));
         }
         config.steps = Some(steps);
     }
     start(config, args.how, From::Directory(args.dir))
+}
+
+/// What is said to a new total of steps below the old one.
+pub fn fewer_steps(steps: u64, before: u64) -> String {
+    format!("--steps {steps} is the new total and {before} were asked for before; give a larger number")
 }
 
 fn start(mut config: Config, how: How, from: From) -> Result<Ended, String> {
@@ -94,7 +98,7 @@ fn start(mut config: Config, how: How, from: From) -> Result<Ended, String> {
     let defaults = models::defaults(&model);
     let precision = config.precision.unwrap_or(defaults.precision);
     let real_bytes = if precision == Precision::F32 { 4 } else { 8 };
-    let mut settings = config.settings(&defaults)?;
+    let settings = config.settings(&defaults)?;
     match how.threads {
         Some(0) => return Err("--threads 0 leaves nobody to work; use 1 or more, or leave it out".into()),
         Some(t) if t > MAX_THREADS => {
@@ -104,24 +108,48 @@ fn start(mut config: Config, how: How, from: From) -> Result<Ended, String> {
     }
     memory::check(models::shape_before_data(&model, &config, real_bytes), &settings)?;
     let source = Source::load(&mut config)?;
-    if config.data_sha256.as_ref().is_some_and(|sha| *sha != source.sha256) {
-        return Err(
-            "the data have changed since this config was written (their SHA-256 differs); restore them or start a new run without --config".into(),
-        );
-    }
-    config.data_sha256 = Some(source.sha256.clone());
-    let auto = !matches!(config.step_size, Some(StepSize::Value(_))) && settings.algorithm != Algorithm::Em;
-    if auto {
-        // The curvature needs no precision of its own.
-        settings.step_size = settings.auto_step_size(&*source.build::<f64>()?);
-    }
-    config = config.resolved(&settings, precision);
+    // The curvature needs no precision of its own.
+    let auto_step_size = |settings: &Settings| Ok(settings.auto_step_size(&*source.build::<f64>()?));
+    let Resolved { config, settings, precision, auto } =
+        resolve(config, &defaults, Some(&source.sha256), auto_step_size)?;
     let text = config.to_toml()?;
     let plan = Plan { config, text, auto, settings, source, how };
     match precision {
         Precision::F32 => carry_out::<f32>(plan, from),
         Precision::F64 => carry_out::<f64>(plan, from),
     }
+}
+
+/// A config with every choice made.
+pub struct Resolved {
+    pub config: Config,
+    pub settings: Settings,
+    pub precision: Precision,
+    /// Whether the step size was chosen here.
+    pub auto: bool,
+}
+
+/// Makes every choice that a config leaves open, and refuses data other than those it was written for.
+pub fn resolve(
+    mut config: Config,
+    defaults: &Defaults,
+    sha256: Option<&str>,
+    auto_step_size: impl FnOnce(&Settings) -> Result<f64, String>,
+) -> Result<Resolved, String> {
+    let mut settings = config.settings(defaults)?;
+    let precision = config.precision.unwrap_or(defaults.precision);
+    if sha256.is_some() && config.data_sha256.as_deref().is_some_and(|sha| Some(sha) != sha256) {
+        return Err(
+            "the data have changed since this config was written (their SHA-256 differs); restore them or start a new run without --config".into(),
+        );
+    }
+    config.data_sha256 = sha256.map(String::from);
+    let auto = !matches!(config.step_size, Some(StepSize::Value(_))) && settings.algorithm != Algorithm::Em;
+    if auto {
+        settings.step_size = auto_step_size(&settings)?;
+    }
+    let config = config.resolved(&settings, precision);
+    Ok(Resolved { config, settings, precision, auto })
 }
 
 fn carry_out<F: Real>(plan: Plan, from: From) -> Result<Ended, String> {
