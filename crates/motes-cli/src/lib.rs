@@ -24,7 +24,8 @@ pub mod predict;
 mod progress;
 #[doc(hidden)]
 pub mod report;
-mod show;
+#[doc(hidden)]
+pub mod show;
 
 use std::io::Write;
 use std::process::ExitCode;
