@@ -33,7 +33,7 @@ def to_arviz(fits: Sequence["Fit"]) -> Any:
         "particle": np.arange(posterior["x"].shape[2]),
     }
     dims = {"theta": ["theta_dim"], "x": ["particle", "x_dim"]}
-    if hasattr(arviz, "InferenceData"):  # 0.x
+    if arviz.__version__.startswith("0."):
         return arviz.from_dict(posterior=posterior, coords=coords, dims=dims)
     return arviz.from_dict({"posterior": posterior}, coords=coords, dims=dims)
 
