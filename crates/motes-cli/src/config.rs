@@ -242,7 +242,16 @@ impl Config {
             .map_err(|e| format!("cannot read the config {}: {e}; check the path", path.display()))?;
         let text = String::from_utf8(bytes)
             .map_err(|_| format!("{} is not a text file; give the config.toml of a run", path.display()))?;
-        Config::parse(&text).map_err(|problem| format!("{}: {problem}", path.display()))
+        let mut config = Config::parse(&text).map_err(|problem| format!("{}: {problem}", path.display()))?;
+        // Data that are kept in the run directory move with it.
+        if let (Some(data), Some(dir)) = (&mut config.data, path.parent())
+            && let Some(beside) = data.file_name().map(|name| dir.join(name))
+            && !data.exists()
+            && beside.exists()
+        {
+            *data = std::path::absolute(&beside).unwrap_or(beside);
+        }
+        Ok(config)
     }
 
     /// Parses the text of a config file.
@@ -262,20 +271,19 @@ impl Config {
             }
             _ => return Err(format!("it lacks a valid version; begin it with version = {VERSION}")),
         }
-        let known = Config::keys();
-        if let Some(key) = table.keys().find(|k| !known.contains(k)) {
-            let known: Vec<&str> = known.iter().map(String::as_str).collect();
-            let guess = motes::did_you_mean(key, known)
-                .map(|k| format!("did you mean {k}?"))
-                .unwrap_or("remove it".into());
-            return Err(format!("there is no setting '{key}'; {guess}"));
-        }
+        refuse_unknown(&table)?;
         toml::from_str(text).map_err(|e| {
-            let wrong = |(key, value): &(&String, &serde_json::Value)| {
-                serde_json::from_value::<Config>(serde_json::json!({ key.as_str(): value })).is_err()
-            };
-            let setting = table.iter().find(wrong).map_or("a setting", |(key, _)| key);
+            let setting = wrong_setting(&table);
             format!("{setting}: {}; correct that setting", one_line(e.message()))
+        })
+    }
+
+    /// The choices in a table of settings, named as in a config file.
+    pub fn from_table(table: serde_json::Map<String, serde_json::Value>) -> Result<Config, String> {
+        refuse_unknown(&table)?;
+        serde_json::from_value(table.clone().into()).map_err(|e| {
+            let setting = wrong_setting(&table);
+            format!("{setting}: {}; correct that setting", one_line(&e.to_string()))
         })
     }
 
@@ -446,6 +454,28 @@ impl Config {
     pub fn recording(&self) -> Recording {
         Recording { trace_every: self.trace_every.unwrap_or(1), checkpoint_every: self.checkpoint_every }
     }
+}
+
+fn refuse_unknown(table: &serde_json::Map<String, serde_json::Value>) -> Result<(), String> {
+    let known = Config::keys();
+    match table.keys().find(|k| !known.contains(k)) {
+        None => Ok(()),
+        Some(key) => {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let guess = motes::did_you_mean(key, known)
+                .map(|k| format!("did you mean {k}?"))
+                .unwrap_or("remove it".into());
+            Err(format!("there is no setting '{key}'; {guess}"))
+        }
+    }
+}
+
+/// The first setting that cannot be read by itself.
+fn wrong_setting(table: &serde_json::Map<String, serde_json::Value>) -> &str {
+    let wrong = |(key, value): &(&String, &serde_json::Value)| {
+        serde_json::from_value::<Config>(serde_json::json!({ key.as_str(): value })).is_err()
+    };
+    table.iter().find(wrong).map_or("a setting", |(key, _)| key)
 }
 
 /// What a model suggests where nothing was chosen.

@@ -11,7 +11,7 @@ use motes::{Ended, Error, Model, Observer, Pool, Real, State, Summary};
 
 use crate::args::{FitArgs, How, ResumeArgs};
 use crate::compare::Budget;
-use crate::config::{Config, Precision, StepSize};
+use crate::config::{Config, Defaults, Precision, StepSize};
 use crate::models::{self, Source};
 use crate::progress::{Interrupt, Progress};
 use crate::show;
@@ -108,16 +108,20 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
         ));
     }
     let mut config = Config::read(&file)?;
+    models::name(None, config.model.as_deref())?;
     if let Some(steps) = args.steps {
         let before = config.steps.unwrap_or(0);
         if steps < before {
-            return Err(format!(
-                "--steps {steps} is the new total and {before} were asked for before; give a larger number"
-            ));
+            return Err(fewer_steps(steps, before));
         }
         config.steps = Some(steps);
     }
     start(config, args.how, From::Directory(args.dir))
+}
+
+/// What is said to a new total of steps below the old one.
+pub fn fewer_steps(steps: u64, before: u64) -> String {
+    format!("--steps {steps} is the new total and {before} were asked for before; give a larger number")
 }
 
 fn start(config: Config, how: How, from: From) -> Result<Ended, String> {
@@ -130,25 +134,15 @@ fn start(config: Config, how: How, from: From) -> Result<Ended, String> {
 pub fn plan(mut config: Config, how: How, source: Option<Arc<Source>>) -> Result<Plan, String> {
     let model = config.model.clone().ok_or("the config names no model; add model = \"...\"")?;
     let defaults = models::defaults(&model);
-    let precision = config.precision.unwrap_or(defaults.precision);
-    let mut settings = config.settings(&defaults)?;
-    before_data(&config, &how, &settings)?;
+    before_data(&config, &how, &config.settings(&defaults)?)?;
     let source = match source {
         Some(source) => source,
         None => Arc::new(Source::load(&mut config)?),
     };
-    if config.data_sha256.as_ref().is_some_and(|sha| *sha != source.sha256) {
-        return Err(
-            "the data have changed since this config was written (their SHA-256 differs); restore them or start a new run without --config".into(),
-        );
-    }
-    config.data_sha256 = Some(source.sha256.clone());
-    let auto = !matches!(config.step_size, Some(StepSize::Value(_))) && settings.algorithm != Algorithm::Em;
-    if auto {
-        // The curvature needs no precision of its own.
-        settings.step_size = settings.auto_step_size(&*source.build::<f64>()?);
-    }
-    config = config.resolved(&settings, precision);
+    // The curvature needs no precision of its own.
+    let auto_step_size = |settings: &Settings| Ok(settings.auto_step_size(&*source.build::<f64>()?));
+    let Resolved { config, settings, auto, .. } =
+        resolve(config, &defaults, Some(&source.sha256), auto_step_size)?;
     let text = config.to_toml()?;
     Ok(Plan { config, text, auto, settings, source, how, compared: None })
 }
@@ -207,6 +201,38 @@ impl Plan {
         let pool = Pool::new(self.how.threads)?;
         pool.install(|| loop_and_write(self, &*model, from, interrupt.clone()))
     }
+}
+
+/// A config with every choice made.
+pub struct Resolved {
+    pub config: Config,
+    pub settings: Settings,
+    pub precision: Precision,
+    /// Whether the step size was chosen here.
+    pub auto: bool,
+}
+
+/// Makes every choice that a config leaves open, and refuses data other than those it was written for.
+pub fn resolve(
+    mut config: Config,
+    defaults: &Defaults,
+    sha256: Option<&str>,
+    auto_step_size: impl FnOnce(&Settings) -> Result<f64, String>,
+) -> Result<Resolved, String> {
+    let mut settings = config.settings(defaults)?;
+    let precision = config.precision.unwrap_or(defaults.precision);
+    if sha256.is_some() && config.data_sha256.as_deref().is_some_and(|sha| Some(sha) != sha256) {
+        return Err(
+            "the data have changed since this config was written (their SHA-256 differs); restore them or start a new run without --config".into(),
+        );
+    }
+    config.data_sha256 = sha256.map(String::from);
+    let auto = !matches!(config.step_size, Some(StepSize::Value(_))) && settings.algorithm != Algorithm::Em;
+    if auto {
+        settings.step_size = auto_step_size(&settings)?;
+    }
+    let config = config.resolved(&settings, precision);
+    Ok(Resolved { config, settings, precision, auto })
 }
 
 fn loop_and_write<F: Real>(

@@ -110,6 +110,23 @@ impl Source {
         source.map_err(|e| e.to_string())
     }
 
+    /// The source for rows that are in memory already, as if they had been read from a file without name.
+    pub fn of_rows(config: &mut Config, rows: Classification, sha256: String) -> Result<Source, String> {
+        let model = config.model.clone().unwrap_or_default();
+        refuse_foreign_flags(&model, config)?;
+        let source = match model.as_str() {
+            "bnn" => network_of(config, rows, "the data", sha256),
+            _ => logistic_of(config, rows, "the data", sha256),
+        };
+        source.map_err(|e| e.to_string())
+    }
+
+    /// The source for observations of the hierarchical model that are in memory already.
+    pub fn of_observations(config: &Config, y: Vec<f64>, sha256: String) -> Result<Source, String> {
+        refuse_foreign_flags("hierarchical", config)?;
+        Ok(Source { spec: Spec::Hierarchical { y }, sha256, notes: Vec::new(), remember: None })
+    }
+
     /// The model in the chosen precision.
     pub fn build<F: Real>(&self) -> Result<Box<dyn Model<F>>, String> {
         Ok(match &self.spec {
@@ -194,15 +211,6 @@ fn hierarchical(config: &mut Config) -> Result<Source, Box<dyn std::error::Error
 }
 
 fn logistic(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
-    let mut notes = Vec::new();
-    let prior_variance = *config.prior_variance.get_or_insert(5.0);
-    if !(prior_variance > 0.0 && prior_variance.is_finite()) {
-        return Err(
-            format!("--prior-variance {prior_variance} is not a positive number; use for example 5").into()
-        );
-    }
-    let intercept = *config.intercept.get_or_insert(false);
-    let standardize = !*config.no_standardize.get_or_insert(false);
     let (bytes, name) = match &config.data {
         Some(path) => (read(path)?, path.display().to_string()),
         None => {
@@ -212,15 +220,32 @@ fn logistic(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
     };
     let drop = config.drop.get_or_insert_default();
     let table = data::read_table(&bytes, &name)?;
-    let mut all = data::classification(&table, config.target.as_deref(), drop)?;
+    let all = data::classification(&table, config.target.as_deref(), drop)?;
+    logistic_of(config, all, &name, data::sha256(&bytes))
+}
+
+fn logistic_of(
+    config: &mut Config,
+    mut all: Classification,
+    name: &str,
+    mut digest: String,
+) -> Result<Source, Box<dyn std::error::Error>> {
+    let mut notes = Vec::new();
+    let prior_variance = *config.prior_variance.get_or_insert(5.0);
+    if !(prior_variance > 0.0 && prior_variance.is_finite()) {
+        return Err(
+            format!("--prior-variance {prior_variance} is not a positive number; use for example 5").into()
+        );
+    }
+    let intercept = *config.intercept.get_or_insert(false);
+    let standardize = !*config.no_standardize.get_or_insert(false);
     config.target = Some(all.target.clone());
-    note_dropped(&mut notes, Path::new(&name), all.rows_dropped);
+    note_dropped(&mut notes, Path::new(name), all.rows_dropped);
     notes.push(format!("{}: '{}' is 0 and '{}' is 1", all.target, all.classes[0], all.classes[1]));
     let moments = standardize.then(|| Moments::of(&all.features, &all.feature_names)).transpose()?;
     if let Some(moments) = &moments {
         moments.apply(&mut all.features);
     }
-    let mut digest = data::sha256(&bytes);
     let (train, test) = match &config.test {
         Some(path) => {
             if config.test_fraction.is_some_and(|f| f != 0.0) || config.split_seed.is_some() {
@@ -269,13 +294,11 @@ fn logistic(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
 }
 
 fn bnn(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
-    let mut notes = Vec::new();
-    let hidden = *config.hidden.get_or_insert(40);
     let test_fraction = *config.test_fraction.get_or_insert(0.2);
     let split_seed = *config.split_seed.get_or_insert(0);
     let bytes = config.data.as_ref().map(read).transpose()?;
     let images = bytes.as_deref().is_none_or(data::looks_like_idx);
-    let (task, remember, sha256) = if images {
+    if images {
         if config.target.is_some() || config.drop.is_some() || config.no_standardize.is_some() {
             return Err(
                 "--target, --drop and --no-standardize are for CSV files; leave them out with images".into(),
@@ -302,8 +325,8 @@ fn bnn(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
             (None, ..) => (ImageTask::mnist(&options)?, data::sha256(data::mnist::IMAGES)),
         };
         let names: Vec<String> = classes.iter().map(u8::to_string).collect();
-        notes.push(format!("images of {} as classes 0 to {}", names.join(", "), names.len() - 1));
-        (task, ("label".to_string(), names, Vec::new()), sha256)
+        let notes = vec![format!("images of {} as classes 0 to {}", names.join(", "), names.len() - 1)];
+        Ok(network(config, task, ("label".to_string(), names, Vec::new()), notes, sha256))
     } else {
         if config.classes.is_some() || config.subsample.is_some() || config.labels.is_some() {
             return Err("--classes, --subsample and --labels are for images in the IDX format; leave them out with a CSV file".into());
@@ -311,30 +334,51 @@ fn bnn(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
         let (bytes, name) =
             (bytes.unwrap_or_default(), config.data.clone().unwrap_or_default().display().to_string());
         let table = data::read_table(&bytes, &name)?;
-        let mut all =
-            data::multiclass(&table, config.target.as_deref(), config.drop.get_or_insert_default())?;
-        config.target = Some(all.target.clone());
-        note_dropped(&mut notes, Path::new(&name), all.rows_dropped);
-        let inputs = all.feature_names.len();
-        let (mut mean, mut std) = (vec![0.0; inputs], vec![1.0; inputs]);
-        if !*config.no_standardize.get_or_insert(false) {
-            let moments = Moments::of(&all.features, &all.feature_names)?;
-            moments.apply(&mut all.features);
-            (mean, std) = (moments.mean, moments.std);
-        }
-        let split = data::train_test_split(all.rows(), test_fraction, split_seed)?;
-        let (rows, classes) = (all.rows(), all.classes.len());
-        let (features, labels) = (all.features, all.labels);
-        let task =
-            ImageTask { features, labels, inputs, classes, images: (0..rows).collect(), mean, std, split };
-        (task, (all.target, all.classes, all.feature_names), data::sha256(&bytes))
-    };
+        let all = data::multiclass(&table, config.target.as_deref(), config.drop.get_or_insert_default())?;
+        network_of(config, all, &name, data::sha256(&bytes))
+    }
+}
+
+fn network_of(
+    config: &mut Config,
+    mut all: Classification,
+    name: &str,
+    sha256: String,
+) -> Result<Source, Box<dyn std::error::Error>> {
+    let mut notes = Vec::new();
+    let test_fraction = *config.test_fraction.get_or_insert(0.2);
+    let split_seed = *config.split_seed.get_or_insert(0);
+    config.target = Some(all.target.clone());
+    note_dropped(&mut notes, Path::new(name), all.rows_dropped);
+    let inputs = all.feature_names.len();
+    let (mut mean, mut std) = (vec![0.0; inputs], vec![1.0; inputs]);
+    if !*config.no_standardize.get_or_insert(false) {
+        let moments = Moments::of(&all.features, &all.feature_names)?;
+        moments.apply(&mut all.features);
+        (mean, std) = (moments.mean, moments.std);
+    }
+    let split = data::train_test_split(all.rows(), test_fraction, split_seed)?;
+    let (rows, classes) = (all.rows(), all.classes.len());
+    let (features, labels) = (all.features, all.labels);
+    let task = ImageTask { features, labels, inputs, classes, images: (0..rows).collect(), mean, std, split };
+    Ok(network(config, task, (all.target, all.classes, all.feature_names), notes, sha256))
+}
+
+/// The network for a task; the columns are the target's name, its classes and the features' names.
+fn network(
+    config: &mut Config,
+    task: ImageTask,
+    columns: (String, Vec<String>, Vec<String>),
+    mut notes: Vec<String>,
+    sha256: String,
+) -> Source {
+    let hidden = *config.hidden.get_or_insert(40);
     let (train, test) = (task.split.train.len(), task.split.test.len());
     notes.push(format!(
         "{train} rows to train on, {test} to test on, {} inputs, {hidden} hidden units",
         task.inputs
     ));
-    let (target, classes, features) = remember;
+    let (target, classes, features) = columns;
     let remember = Remember {
         model: "bnn".into(),
         target,
@@ -348,7 +392,7 @@ fn bnn(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
         test_rows: test,
         rows_dropped: 0,
     };
-    Ok(Source { spec: Spec::Bnn { task: Box::new(task), hidden }, sha256, notes, remember: Some(remember) })
+    Source { spec: Spec::Bnn { task: Box::new(task), hidden }, sha256, notes, remember: Some(remember) }
 }
 
 fn note_dropped(notes: &mut Vec<String>, file: &Path, dropped: usize) {

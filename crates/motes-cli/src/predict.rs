@@ -101,6 +101,19 @@ fn new_rows(path: &PathBuf, remember: &Remember) -> Result<(Vec<f64>, Vec<usize>
     Ok((rows.features, rows.rows))
 }
 
+/// The probability of each class for each row, averaged over the particles.
+pub fn network_probabilities(
+    remember: &Remember,
+    clouds: &[f64],
+    features: &[f64],
+) -> Result<Vec<f64>, String> {
+    let (inputs, hidden, classes) = (remember.inputs, remember.hidden, remember.classes.len());
+    // The network's data do not matter for predictions: its shape does.
+    let blank = Labelled { features: &vec![0.0; inputs], labels: &[0] };
+    let network = Bnn::<f64>::new(blank, None, inputs, hidden, classes).map_err(|e| e.to_string())?;
+    Ok(network.predict(features, clouds))
+}
+
 /// A column per class with its probability, averaged over the particles.
 fn network_csv(
     remember: &Remember,
@@ -108,11 +121,8 @@ fn network_csv(
     features: &[f64],
     rows: &[usize],
 ) -> Result<String, String> {
-    let (inputs, hidden, classes) = (remember.inputs, remember.hidden, remember.classes.len());
-    // The network's data do not matter for predictions: its shape does.
-    let blank = Labelled { features: &vec![0.0; inputs], labels: &[0] };
-    let network = Bnn::<f64>::new(blank, None, inputs, hidden, classes).map_err(|e| e.to_string())?;
-    let probabilities = network.predict(features, clouds);
+    let classes = remember.classes.len();
+    let probabilities = network_probabilities(remember, clouds, features)?;
     let mut out = String::from("row,class");
     for class in &remember.classes {
         let _ = write!(out, ",{}", quoted(&format!("p({class})")));

@@ -33,7 +33,7 @@ pub struct RunDirectory {
     trace: BufWriter<File>,
     trace_bytes: u64,
     recording: Recording,
-    columns: Columns,
+    rows: TraceRows,
     generations: Generations,
     settings_digest: u32,
     /// Seconds spent before this process took over.
@@ -158,7 +158,7 @@ impl RunDirectory {
             trace: BufWriter::with_capacity(1 << 16, trace),
             trace_bytes,
             recording,
-            columns: Columns::of(settings, d_theta),
+            rows: TraceRows::new(settings, d_theta, recording),
             generations: Generations::new(checkpoint::directory(path)),
             settings_digest: settings_digest(settings, recording),
             seconds_before,
@@ -184,40 +184,19 @@ impl RunDirectory {
 
     /// Adds a row to the trace, if one is due.
     pub fn record<F: Real>(&mut self, info: &StepInfo<'_, F>) -> Result<(), Error> {
-        if !info.k.is_multiple_of(self.recording.trace_every) {
-            return Ok(());
-        }
-        let line = &mut self.line;
-        line.clear();
-        let mut numbers = zmij::Buffer::new();
-        line.extend_from_slice(itoa::Buffer::new().format(info.k).as_bytes());
-        let mut float = |line: &mut Vec<u8>, v: f64| {
-            line.push(b',');
-            line.extend_from_slice(numbers.format(v).as_bytes());
-        };
-        info.theta[..self.columns.theta].iter().for_each(|t| float(line, *t));
-        if self.columns.h {
-            float(line, info.h);
-        }
-        if self.columns.particles {
-            line.push(b',');
-            line.extend_from_slice(itoa::Buffer::new().format(info.cloud.n()).as_bytes());
-        }
-        if self.columns.acceptance {
-            match info.acceptance {
-                Some(a) => float(line, a),
-                None => line.push(b','),
-            }
-        }
-        if self.columns.metrics {
-            match info.metrics {
-                Some(m) => [m.test_error, m.lppd].iter().for_each(|v| float(line, *v)),
-                None => line.extend_from_slice(b",,"),
-            }
-        }
-        line.push(b'\n');
-        self.trace_bytes += line.len() as u64;
-        self.trace.write_all(line).map_err(|e| Error::write(&self.path.join("trace.csv"))(e))
+        self.line.clear();
+        self.rows.append(info, &mut self.line);
+        self.trace_bytes += self.line.len() as u64;
+        self.trace.write_all(&self.line).map_err(|e| Error::write(&self.path.join("trace.csv"))(e))
+    }
+
+    /// Takes over a trace that was recorded by [`TraceRows`], in place of all rows so far.
+    pub fn replace_trace(&mut self, text: &[u8]) -> Result<(), Error> {
+        let file = self.path.join("trace.csv");
+        let rewound = self.trace.rewind().and_then(|()| self.trace.get_ref().set_len(0));
+        rewound.and_then(|()| self.trace.write_all(text)).map_err(Error::write(&file))?;
+        self.trace_bytes = text.len() as u64;
+        Ok(())
     }
 
     /// Whether a checkpoint should be written after step k.
@@ -252,15 +231,63 @@ impl RunDirectory {
     ) -> Result<(), Error> {
         self.checkpoint(state, spent)?;
         let trace = self.path.join("trace.csv");
-        let traced = self.columns.theta;
+        let traced = self.rows.columns.theta;
         write_atomically(&self.path.join("posterior.npz"), Durable::No, |out| {
-            write_posterior(out, &trace, traced, model, settings, state)
+            let lines = || Ok(BufReader::new(File::open(&trace)?));
+            write_posterior(out, lines, traced, model, settings, state)
         })?;
         let json = serde_json::to_string_pretty(summary).map_err(std::io::Error::other);
         write_atomically(&self.path.join("summary.json"), Durable::No, |out| {
             out.write_all(json?.as_bytes())?;
             out.write_all(b"\n")
         })
+    }
+}
+
+/// The rows of a trace as text, for a file or for memory.
+pub struct TraceRows {
+    columns: Columns,
+    every: u64,
+}
+
+impl TraceRows {
+    /// For a run with these settings.
+    pub fn new(settings: &Settings, d_theta: usize, recording: Recording) -> Self {
+        TraceRows { columns: Columns::of(settings, d_theta), every: recording.trace_every }
+    }
+
+    /// Appends the row of a step, if one is due.
+    pub fn append<F: Real>(&self, info: &StepInfo<'_, F>, line: &mut Vec<u8>) {
+        if !info.k.is_multiple_of(self.every) {
+            return;
+        }
+        let mut numbers = zmij::Buffer::new();
+        line.extend_from_slice(itoa::Buffer::new().format(info.k).as_bytes());
+        let mut float = |line: &mut Vec<u8>, v: f64| {
+            line.push(b',');
+            line.extend_from_slice(numbers.format(v).as_bytes());
+        };
+        info.theta[..self.columns.theta].iter().for_each(|t| float(line, *t));
+        if self.columns.h {
+            float(line, info.h);
+        }
+        if self.columns.particles {
+            line.push(b',');
+            line.extend_from_slice(itoa::Buffer::new().format(info.cloud.n()).as_bytes());
+        }
+        if self.columns.acceptance {
+            match info.acceptance {
+                Some(a) => float(line, a),
+                None => line.push(b','),
+            }
+        }
+        if self.columns.metrics {
+            match info.metrics {
+                Some(m) => [m.test_error, m.lppd].iter().for_each(|v| float(line, *v)),
+                None => line.extend_from_slice(b",,"),
+            }
+        }
+        line.push(b'\n');
     }
 }
 
@@ -276,7 +303,8 @@ impl Columns {
     }
 }
 
-fn trace_header<F: Real>(model: &dyn Model<F>, settings: &Settings) -> String {
+/// The first line of a trace.
+pub fn trace_header<F: Real>(model: &dyn Model<F>, settings: &Settings) -> String {
     let columns = Columns::of(settings, model.d_theta());
     let quoted = |name: String| {
         let plain = !name.contains([',', '"', '\n', '\r']);
@@ -331,9 +359,22 @@ fn is_false_start(entry: &fs::DirEntry) -> bool {
     }
 }
 
-fn write_posterior<F: Real>(
-    out: &mut BufWriter<File>,
-    trace: &Path,
+/// The bytes of `posterior.npz` for a trace in memory.
+pub fn posterior_npz<F: Real>(
+    trace: &[u8],
+    model: &dyn Model<F>,
+    settings: &Settings,
+    state: &State<F>,
+) -> std::io::Result<Vec<u8>> {
+    let mut out = std::io::Cursor::new(Vec::new());
+    let traced = Columns::of(settings, model.d_theta()).theta;
+    write_posterior(&mut out, || Ok(trace), traced, model, settings, state)?;
+    Ok(out.into_inner())
+}
+
+fn write_posterior<F: Real, R: BufRead>(
+    out: &mut (impl Write + Seek),
+    trace: impl Fn() -> std::io::Result<R>,
     traced: usize,
     model: &dyn Model<F>,
     settings: &Settings,
@@ -363,10 +404,10 @@ fn write_posterior<F: Real>(
     }
     npz.integers("clouds_k", &steps)?;
     // The trace is read back row by row: it may be far larger than memory should hold.
-    let rows = BufReader::new(File::open(trace)?).lines().count().saturating_sub(1);
+    let rows = trace()?.lines().count().saturating_sub(1);
     npz.begin::<f64>("theta", &[rows, traced])?;
     let mut row = Vec::with_capacity(traced);
-    for line in BufReader::new(File::open(trace)?).lines().skip(1) {
+    for line in trace()?.lines().skip(1) {
         row.clear();
         row.extend(line?.split(',').skip(1).take(traced).map(|v| v.parse::<f64>().unwrap_or(f64::NAN)));
         row.resize(traced, f64::NAN);

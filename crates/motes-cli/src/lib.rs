@@ -1,4 +1,6 @@
 //! The `motes` command line: fit, resume, predict, report, compare, check-model, completions.
+//!
+//! What the Python package shares with it (configs, models by name, predictions) is public but no stable interface.
 
 /// Prints a line on stderr; that nobody listens is no error.
 macro_rules! say {
@@ -8,16 +10,23 @@ macro_rules! say {
     }};
 }
 
-mod args;
+#[doc(hidden)]
+pub mod args;
 mod check;
 mod compare;
-mod config;
-mod fit;
-mod models;
-mod predict;
+#[doc(hidden)]
+pub mod config;
+#[doc(hidden)]
+pub mod fit;
+#[doc(hidden)]
+pub mod models;
+#[doc(hidden)]
+pub mod predict;
 mod progress;
-mod report;
-mod show;
+#[doc(hidden)]
+pub mod report;
+#[doc(hidden)]
+pub mod show;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -28,7 +37,8 @@ use motes::Ended;
 
 use args::{Cli, Command};
 
-fn main() -> ExitCode {
+/// Does what the arguments of the process say.
+pub fn main() -> ExitCode {
     let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,

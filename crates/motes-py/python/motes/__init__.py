@@ -1,0 +1,39 @@
+"""Maximum-likelihood training of latent variable models with clouds of particles.
+
+You have a model p_theta(x, y) with parameters theta, hidden variables x and data y, and want the theta that
+makes the data most likely together with the posterior of x.
+
+>>> import motes
+>>> model = motes.Hierarchical([1.2, 0.3, 2.5, 1.9])
+>>> fit = motes.fit(model, particles=50, steps=2000, progress=False)
+>>> fit.theta.shape, fit.particles.shape
+((1,), (50, 4))
+
+The maximiser of this model is the mean of the observations, 1.475:
+
+>>> bool(abs(fit.theta_mean[0] - 1.475) < 0.1)
+True
+"""
+
+from ._core import __version__
+from ._errors import DivergedError
+from ._fit import Fit, Replicates, Step, fit, load
+from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression
+from ._own import Check, Checks, Model, check_model
+
+__all__ = [
+    "BayesianNeuralNetwork",
+    "Check",
+    "Checks",
+    "DivergedError",
+    "Fit",
+    "Hierarchical",
+    "LogisticRegression",
+    "Model",
+    "Replicates",
+    "Step",
+    "__version__",
+    "check_model",
+    "fit",
+    "load",
+]

@@ -1,0 +1,392 @@
+"""The models that are built in."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Sequence
+
+import numpy as np
+
+from . import _arrays
+from ._core import Problem
+
+
+class _Builtin:
+    """A model that is written in Rust."""
+
+    _problem: Problem
+    #: The classes in the order of their probabilities, for classifiers.
+    classes: np.ndarray | None = None
+    _features: list[str] | None = None
+
+    @classmethod
+    def _of(cls, problem: Problem) -> Any:
+        model = cls.__new__(cls)
+        model._problem = problem
+        words = problem.classes()
+        model.classes = None if words is None else np.array(words)
+        return model
+
+    @classmethod
+    def _of_settings(cls, name: str, **settings: Any) -> Any:
+        table = {"model": name}
+        for key, value in settings.items():
+            if value is not None:
+                table[key.replace("_", "-")] = value
+        return cls._of(Problem.of_settings(json.dumps(table)))
+
+    @property
+    def name(self) -> str:
+        """The model's name, as on the command line."""
+        return self._problem.name
+
+    @property
+    def d_theta(self) -> int:
+        """The number of parameters."""
+        return self._problem.shape()[0]
+
+    @property
+    def d_x(self) -> int:
+        """The number of latent coordinates."""
+        return self._problem.shape()[1]
+
+    @property
+    def theta_names(self) -> list[str]:
+        """A name per parameter."""
+        return self._problem.shape()[2]
+
+    @property
+    def x_names(self) -> list[str]:
+        """A name per latent coordinate."""
+        return self._problem.shape()[3]
+
+    @property
+    def notes(self) -> list[str]:
+        """What should be known about the data, in a line each."""
+        return self._problem.notes()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(d_theta={self.d_theta}, d_x={self.d_x})"
+
+
+class Hierarchical(_Builtin):
+    """The toy model of the paper: x_i ~ N(theta, 1), y_i ~ N(x_i, 1), solved in closed form by the mean of y.
+
+    Parameters
+    ----------
+    y : array_like, shape (d_x,)
+        The observations.
+
+    Examples
+    --------
+    >>> import motes
+    >>> motes.Hierarchical([0.5, 1.5])
+    Hierarchical(d_theta=1, d_x=2)
+    """
+
+    def __init__(self, y: Any) -> None:
+        self._problem = Problem.of_observations(_arrays.numbers("y", y, 1))
+
+    @classmethod
+    def generate(cls, dim: int = 100, true_theta: float = 1.0, data_seed: int = 0) -> "Hierarchical":
+        """Observations drawn from the model, as ``motes fit hierarchical`` does.
+
+        Parameters
+        ----------
+        dim : int
+            The number of observations.
+        true_theta : float
+            The theta they are drawn at.
+        data_seed : int
+            The seed of the draw.
+
+        Examples
+        --------
+        >>> import motes
+        >>> motes.Hierarchical.generate(dim=10).d_x
+        10
+        """
+        return cls._of_settings("hierarchical", dim=dim, true_theta=true_theta, data_seed=data_seed)
+
+    @classmethod
+    def from_csv(cls, path: str | os.PathLike[str], target: str | None = None) -> "Hierarchical":
+        """Observations in a column of a CSV file (by default the last).
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        target : str, optional
+            The column.
+        """
+        return cls._of_settings("hierarchical", data=_absolute(path), target=target)
+
+
+class LogisticRegression(_Builtin):
+    """Empirical-Bayes logistic regression: weights x ~ N(theta 1, V I), the prior mean theta is learnt.
+
+    Arrays are taken as they are: nothing is standardised and all rows are trained on, unless you ask for it. The
+    command line, and :meth:`from_csv`, standardise features and hold out a fifth of the rows;
+    ``standardize=True, test_fraction=0.2`` gives the same here, bit for bit.
+
+    Parameters
+    ----------
+    X : array_like, shape (rows, features)
+        The features. The column names of a data frame are kept.
+    y : array_like, shape (rows,)
+        Labels of two classes.
+    prior_variance : float
+        V, the prior variance of each weight.
+    intercept : bool
+        Whether to add an intercept with its own prior N(0, V), not tied to theta.
+    standardize : bool
+        Whether to centre and scale each feature by its moments over all rows.
+    test_fraction : float
+        The fraction of rows held out for test metrics.
+    split_seed : int
+        The seed of that split.
+    feature_names : sequence of str, optional
+        A name per feature.
+
+    Examples
+    --------
+    >>> import motes, numpy as np
+    >>> X = np.array([[-1.0], [-0.5], [0.5], [1.0]])
+    >>> model = motes.LogisticRegression(X, ["no", "no", "yes", "yes"])
+    >>> model.classes.tolist()
+    ['no', 'yes']
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        prior_variance: float = 5.0,
+        *,
+        intercept: bool = False,
+        standardize: bool = False,
+        test_fraction: float = 0.0,
+        split_seed: int = 0,
+        feature_names: Sequence[str] | None = None,
+    ) -> None:
+        settings = {"prior-variance": _number("prior_variance", prior_variance), "intercept": bool(intercept)}
+        _of_rows(self, "logistic", X, y, 2, settings, standardize, test_fraction, split_seed, feature_names)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | os.PathLike[str],
+        target: str | None = None,
+        drop: Sequence[str] = (),
+        *,
+        test: str | os.PathLike[str] | None = None,
+        test_fraction: float | None = None,
+        split_seed: int | None = None,
+        standardize: bool = True,
+        prior_variance: float = 5.0,
+        intercept: bool = False,
+    ) -> "LogisticRegression":
+        """The model of a CSV file, read as ``motes fit logistic --data`` reads it.
+
+        Parameters
+        ----------
+        path : path
+            A CSV file with a header.
+        target : str, optional
+            The column of the labels, by default the last.
+        drop : sequence of str
+            Columns to leave out.
+        test : path, optional
+            A CSV file to test on.
+        test_fraction, split_seed, standardize, prior_variance, intercept
+            As on the command line, whose defaults they have.
+        """
+        return cls._of_settings(
+            "logistic",
+            data=_absolute(path),
+            target=target,
+            drop=list(drop),
+            test=None if test is None else _absolute(test),
+            test_fraction=test_fraction,
+            split_seed=split_seed,
+            no_standardize=not standardize,
+            prior_variance=_number("prior_variance", prior_variance),
+            intercept=bool(intercept),
+        )
+
+    @classmethod
+    def wisconsin(cls, **settings: Any) -> "LogisticRegression":
+        """The Wisconsin breast cancer data, which are built in, as ``motes fit logistic`` takes them.
+
+        Parameters
+        ----------
+        **settings
+            ``test_fraction``, ``split_seed``, ``standardize``, ``prior_variance``, ``intercept``, as for :meth:`from_csv`.
+
+        Examples
+        --------
+        >>> import motes
+        >>> motes.LogisticRegression.wisconsin().d_x
+        9
+        """
+        if "standardize" in settings:
+            settings["no_standardize"] = not settings.pop("standardize")
+        return cls._of_settings("logistic", **settings)
+
+
+class BayesianNeuralNetwork(_Builtin):
+    """A Bayesian neural network with one hidden layer, tanh units and no biases; the scales of its priors are learnt.
+
+    Arrays are taken as they are, unless ``standardize`` or ``test_fraction`` say otherwise, as for
+    :class:`LogisticRegression`.
+
+    Parameters
+    ----------
+    X : array_like, shape (rows, features)
+        The features.
+    y : array_like, shape (rows,)
+        Labels of 2 to 20 classes.
+    hidden : int
+        The number of hidden units.
+    standardize, test_fraction, split_seed, feature_names
+        As for :class:`LogisticRegression`.
+
+    Examples
+    --------
+    >>> import motes, numpy as np
+    >>> X = np.array([[-1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> motes.BayesianNeuralNetwork(X, [0, 1, 2], hidden=4)
+    BayesianNeuralNetwork(d_theta=2, d_x=20)
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        hidden: int = 40,
+        *,
+        standardize: bool = False,
+        test_fraction: float = 0.0,
+        split_seed: int = 0,
+        feature_names: Sequence[str] | None = None,
+    ) -> None:
+        settings = {"hidden": int(hidden)}
+        _of_rows(self, "bnn", X, y, 20, settings, standardize, test_fraction, split_seed, feature_names)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | os.PathLike[str],
+        target: str | None = None,
+        drop: Sequence[str] = (),
+        hidden: int = 40,
+        *,
+        test_fraction: float | None = None,
+        split_seed: int | None = None,
+        standardize: bool = True,
+    ) -> "BayesianNeuralNetwork":
+        """The network of a CSV file, read as ``motes fit bnn --data`` reads it.
+
+        Parameters
+        ----------
+        path, target, drop, test_fraction, split_seed, standardize
+            As for :meth:`LogisticRegression.from_csv`.
+        hidden : int
+            The number of hidden units.
+        """
+        return cls._of_settings(
+            "bnn",
+            data=_absolute(path),
+            target=target,
+            drop=list(drop),
+            hidden=int(hidden),
+            test_fraction=test_fraction,
+            split_seed=split_seed,
+            no_standardize=not standardize,
+        )
+
+    @classmethod
+    def mnist(
+        cls,
+        classes: Sequence[int] = (4, 9),
+        subsample: int = 1000,
+        hidden: int = 40,
+        *,
+        data_seed: int = 0,
+        test_fraction: float = 0.2,
+        split_seed: int = 0,
+    ) -> "BayesianNeuralNetwork":
+        """The MNIST images that are built in, as ``motes fit bnn`` takes them.
+
+        Parameters
+        ----------
+        classes : sequence of int
+            The digits to tell apart.
+        subsample : int
+            How many images to draw; 0 for all.
+        hidden : int
+            The number of hidden units.
+        data_seed : int
+            The seed of the draw.
+        test_fraction, split_seed
+            As for :class:`LogisticRegression`.
+
+        Examples
+        --------
+        >>> import motes
+        >>> motes.BayesianNeuralNetwork.mnist(subsample=100, hidden=2).classes.tolist()
+        ['4', '9']
+        """
+        return cls._of_settings(
+            "bnn",
+            classes=[int(c) for c in classes],
+            subsample=int(subsample),
+            hidden=int(hidden),
+            data_seed=int(data_seed),
+            test_fraction=test_fraction,
+            split_seed=split_seed,
+        )
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    return os.path.abspath(os.fspath(path))
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} is {value!r}; give a number") from error
+
+
+def _of_rows(
+    model: _Builtin,
+    name: str,
+    X: Any,
+    y: Any,
+    most: int,
+    settings: dict[str, Any],
+    standardize: bool,
+    test_fraction: float,
+    split_seed: int,
+    feature_names: Sequence[str] | None,
+) -> None:
+    if feature_names is None and hasattr(X, "columns"):
+        feature_names = list(X.columns)
+    features = _arrays.numbers("X", X, 2)
+    labels, words, classes = _arrays.labels("y", y, len(features), most)
+    columns = _arrays.names("feature_names", feature_names, features.shape[1], "x")
+    target = "y"
+    while target in columns:
+        target += "_"
+    settings = {
+        "model": name,
+        "test-fraction": _number("test_fraction", test_fraction),
+        "split-seed": int(split_seed),
+        "no-standardize": not standardize,
+        **settings,
+    }
+    text = json.dumps(settings)
+    model._problem = Problem.of_rows(text, features, labels, words, columns, target)
+    model.classes = classes

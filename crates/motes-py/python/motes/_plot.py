@@ -1,0 +1,40 @@
+"""A figure of one fit or of several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Sequence
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ._fit import Fit
+
+
+def plot(fits: Sequence["Fit"], components: int = 4, coordinates: int = 6) -> Any:
+    """Theta over the steps on the left, marginal posteriors of latent coordinates on the right."""
+    from matplotlib.figure import Figure
+
+    first = fits[0]
+    shown = min(components, first.theta_trace.shape[1])
+    latent = min(coordinates, first.particles.shape[1])
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    colors = [f"C{i}" for i in range(10)]
+    for fit in fits:
+        for i in range(shown):
+            label = fit.theta_names[i] if fit is first else None
+            left.plot(fit.trace["k"], fit.theta_trace[:, i], color=colors[i % 10], lw=1, label=label)
+    left.axvline(first.burn_in, color="0.6", ls=":", lw=1)
+    left.set(xlabel="step", ylabel="theta", title=f"{first.model.name} by {first.settings['algorithm']}")
+    left.legend(frameon=False)
+    draws = np.concatenate([fit.clouds if len(fit.clouds) else fit.particles for fit in fits])
+    for i in range(latent):
+        values = draws[:, i]
+        if len(values) and np.ptp(values) > 0:
+            heights, edges = np.histogram(values, bins=60, density=True)
+            middles = 0.5 * (edges[1:] + edges[:-1])
+            right.plot(middles, heights, color=colors[i % 10], lw=1.2, label=first.x_names[i])
+    right.set(xlabel="x", ylabel="density", title="posterior of latent coordinates")
+    if latent:
+        right.legend(frameon=False, fontsize="small")
+    return figure

@@ -1,0 +1,75 @@
+//! Errors of the library as Python exceptions, in Python's words.
+
+use motes::Error;
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+/// A sentence of the library as a `ValueError`.
+pub fn value_error(sentence: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(in_python(&sentence.to_string()))
+}
+
+/// An error of the library as the exception that says most.
+pub fn exception(error: Error) -> PyErr {
+    let sentence = in_python(&error.to_string());
+    match error {
+        Error::Diverged { step, norm, h, suggestion, .. } => diverged(sentence, step, norm, h, suggestion),
+        Error::Hessian { step, .. } => diverged(sentence, step, f64::NAN, f64::NAN, f64::NAN),
+        Error::Io { .. } => PyOSError::new_err(sentence),
+        _ => PyValueError::new_err(sentence),
+    }
+}
+
+fn diverged(sentence: String, step: u64, norm: f64, h: f64, suggestion: f64) -> PyErr {
+    Python::attach(|py| {
+        let class = py.import("motes._errors").and_then(|m| m.getattr("DivergedError"));
+        match class.and_then(|class| class.call1((sentence, step, norm, h, suggestion))) {
+            Ok(instance) => PyErr::from_value(instance),
+            Err(e) => e,
+        }
+    })
+}
+
+/// Options of the command line as arguments of Python: `--step-size 0.1` becomes `step_size=0.1`.
+fn in_python(sentence: &str) -> String {
+    let mut out = String::with_capacity(sentence.len());
+    let mut rest = sentence;
+    while let Some(at) = rest.find("--") {
+        let (before, option) = rest.split_at(at);
+        out.push_str(before);
+        let name = &option[2..];
+        let length = name.find(|c: char| !(c.is_ascii_lowercase() || c == '-')).unwrap_or(name.len());
+        let (name, after) = name.split_at(length);
+        if name.is_empty() {
+            out.push_str("--");
+        } else if name == "no-standardize" {
+            out.push_str("standardize=False");
+        } else {
+            out.push_str(&name.replace('-', "_"));
+        }
+        rest = after;
+        // A value that follows is given with an equals sign.
+        if !name.is_empty()
+            && let Some(value) = after.strip_prefix(' ')
+        {
+            let word = value.split([' ', ',', ';']).next().unwrap_or_default();
+            if word.parse::<f64>().is_ok() {
+                out.push('=');
+                rest = value;
+            } else if QUOTED.contains(&(name, word)) || name == "algorithm" {
+                out.push_str(&format!("=\"{word}\""));
+                rest = &value[word.len()..];
+            }
+        }
+    }
+    out + rest
+}
+
+/// Values that are words.
+const QUOTED: &[(&str, &str)] = &[
+    ("preconditioner", "rmsprop"),
+    ("preconditioner", "diagonal"),
+    ("init-particles", "prior"),
+    ("precision", "f32"),
+    ("precision", "f64"),
+];

@@ -1,0 +1,247 @@
+//! Models as Python gives them: a built-in one with its data, or callables.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use motes::{Model, Pool, Settings, memory};
+use motes_cli::config::{Config, Defaults, Precision};
+use motes_cli::models::{self, Remember, Source};
+use motes_models::data::{Classification, sha256};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::prelude::*;
+
+use crate::callables::{Callables, PyReal, Trouble, Written};
+use crate::errors::{exception, value_error};
+
+/// What a model is made of.
+pub enum Kind {
+    Builtin { config: Box<Config>, source: Box<Source>, table: Option<Table> },
+    Written(Arc<Callables>),
+}
+
+/// Data that were given as arrays, to be written beside a run's config.
+pub enum Table {
+    Observations(Vec<f64>),
+    Rows(Classification),
+}
+
+/// The file of such data in a run directory.
+pub const TABLE: &str = "data.csv";
+
+impl Table {
+    /// As CSV: every number comes back to the last bit.
+    pub fn csv(&self) -> Vec<u8> {
+        let mut out = csv::Writer::from_writer(Vec::new());
+        // Writing to memory does not fail.
+        match self {
+            Table::Observations(y) => {
+                let _ = out.write_record(["y"]);
+                y.iter().for_each(|v| drop(out.write_record([format!("{v:?}")])));
+            }
+            Table::Rows(rows) => {
+                let _ = out.write_record(rows.feature_names.iter().chain([&rows.target]));
+                for (f, label) in rows.features.chunks_exact(rows.feature_names.len()).zip(&rows.labels) {
+                    let class = rows.classes[usize::from(*label)].clone();
+                    let _ = out.write_record(f.iter().map(|v| format!("{v:?}")).chain([class]));
+                }
+            }
+        }
+        out.into_inner().unwrap_or_default()
+    }
+}
+
+/// A model and its data.
+#[pyclass(frozen, module = "motes._core")]
+pub struct Problem {
+    pub kind: Arc<Kind>,
+}
+
+#[pymethods]
+impl Problem {
+    /// A built-in model with the data that the settings name (JSON, named as in config.toml).
+    #[staticmethod]
+    fn of_settings(py: Python<'_>, settings: &str) -> PyResult<Self> {
+        let mut config = settings_from(settings)?;
+        let name = models::name(None, config.model.as_deref()).map_err(value_error)?;
+        let shape = models::shape_before_data(&name, &config, 8);
+        memory::check(shape, &Settings { particles: 1, ..Settings::default() }).map_err(value_error)?;
+        let source = py.detach(|| Source::load(&mut config)).map_err(value_error)?;
+        Ok(Problem::builtin(config, source, None))
+    }
+
+    /// The hierarchical model of observations.
+    #[staticmethod]
+    fn of_observations(y: PyReadonlyArray1<'_, f64>) -> PyResult<Self> {
+        let y: Vec<f64> = y.as_array().to_vec();
+        let config = Config { model: Some("hierarchical".into()), ..Config::default() };
+        let source = Source::of_observations(&config, y.clone(), String::new()).map_err(value_error)?;
+        Ok(Problem::builtin(config, source, Some(Table::Observations(y))))
+    }
+
+    /// A classifier of rows whose labels count the classes.
+    #[staticmethod]
+    fn of_rows(
+        py: Python<'_>,
+        settings: &str,
+        features: PyReadonlyArray2<'_, f64>,
+        labels: PyReadonlyArray1<'_, u8>,
+        classes: Vec<String>,
+        names: Vec<String>,
+        target: String,
+    ) -> PyResult<Self> {
+        let mut config = settings_from(settings)?;
+        config.drop = Some(Vec::new());
+        let rows = Classification {
+            features: features.as_array().iter().copied().collect(),
+            feature_names: names,
+            labels: labels.as_array().to_vec(),
+            target,
+            classes,
+            rows_dropped: 0,
+        };
+        let made = py.detach(|| {
+            let source = Source::of_rows(&mut config, rows.clone(), String::new());
+            // A model that cannot be built is refused now, not when it is fitted.
+            source.and_then(|source| source.build::<f64>().map(|_| source))
+        });
+        Ok(Problem::builtin(config, made.map_err(value_error)?, Some(Table::Rows(rows))))
+    }
+
+    /// A model of callables.
+    #[staticmethod]
+    fn of_callables(description: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Problem { kind: Arc::new(Kind::Written(Arc::new(Callables::new(description)?))) })
+    }
+
+    /// The model's name.
+    #[getter]
+    fn name(&self) -> String {
+        self.kind.name().to_string()
+    }
+
+    /// Sizes and names: D_theta, D_x, names of theta, names of x.
+    fn shape(&self) -> PyResult<(usize, usize, Vec<String>, Vec<String>)> {
+        let model = self.kind.build::<f64>(&Trouble::default()).map_err(value_error)?;
+        Ok((model.d_theta(), model.d_x(), model.theta_names(), model.x_names()))
+    }
+
+    /// What should be known about the data, in a line each.
+    fn notes(&self) -> Vec<String> {
+        match &*self.kind {
+            Kind::Builtin { source, .. } => source.notes.clone(),
+            Kind::Written(_) => Vec::new(),
+        }
+    }
+
+    /// The names of the classes, where there are any.
+    fn classes(&self) -> Option<Vec<String>> {
+        self.kind.remember().map(|r| r.classes.clone())
+    }
+}
+
+impl Problem {
+    fn builtin(config: Config, source: Source, table: Option<Table>) -> Self {
+        Problem {
+            kind: Arc::new(Kind::Builtin { config: Box::new(config), source: Box::new(source), table }),
+        }
+    }
+
+    /// The model of a run directory that needs no callables.
+    pub fn of_config(mut config: Config) -> Result<(Self, Config), String> {
+        let source = Source::load(&mut config)?;
+        Ok((Problem::builtin(config.clone(), source, None), config))
+    }
+}
+
+impl Kind {
+    pub fn name(&self) -> &str {
+        match self {
+            Kind::Builtin { config, .. } => config.model.as_deref().unwrap_or_default(),
+            Kind::Written(callables) => &callables.name,
+        }
+    }
+
+    pub fn defaults(&self) -> Defaults {
+        match self {
+            Kind::Builtin { .. } => models::defaults(self.name()),
+            Kind::Written(callables) => Defaults {
+                particles: 100,
+                steps: 400,
+                step_size: callables.default_step_size,
+                precision: Precision::F64,
+                preconditioner: motes::settings::Preconditioner::None,
+                init_particles: motes::settings::InitParticles::Value(0.0),
+            },
+        }
+    }
+
+    /// The settings that the data were made with.
+    pub fn config(&self) -> Config {
+        match self {
+            Kind::Builtin { config, .. } => (**config).clone(),
+            Kind::Written(callables) => Config { model: Some(callables.name.clone()), ..Config::default() },
+        }
+    }
+
+    /// The digest of data that were read or generated.
+    pub fn sha256(&self) -> Option<&str> {
+        match self {
+            Kind::Builtin { source, table: None, .. } => Some(&source.sha256),
+            _ => None,
+        }
+    }
+
+    /// What to write beside the config of a run in `dir`, which is changed to name it.
+    pub fn table_for(&self, dir: &Path, config: &mut Config) -> Result<Option<Vec<u8>>, String> {
+        let Kind::Builtin { table: Some(table), .. } = self else { return Ok(None) };
+        let bytes = table.csv();
+        let path = std::path::absolute(dir.join(TABLE))
+            .map_err(|e| format!("cannot use {}: {e}; check the path", dir.display()))?;
+        (config.data, config.data_sha256) = (Some(path), Some(sha256(&bytes)));
+        if let Table::Observations(_) = table {
+            config.target = Some("y".into());
+        }
+        Ok(Some(bytes))
+    }
+
+    pub fn remember(&self) -> Option<&Remember> {
+        match self {
+            Kind::Builtin { source, .. } => source.remember.as_ref(),
+            Kind::Written(_) => None,
+        }
+    }
+
+    /// The model itself; what its callables raise is kept aside in `trouble`.
+    pub fn build<F: PyReal>(&self, trouble: &Trouble) -> Result<Box<dyn Model<F>>, String> {
+        match self {
+            Kind::Builtin { source, .. } => source.build::<F>(),
+            Kind::Written(c) => Ok(Box::new(Written { callables: c.clone(), trouble: trouble.clone() })),
+        }
+    }
+}
+
+/// Reads settings as Python writes them.
+pub fn settings_from(json: &str) -> PyResult<Config> {
+    let table = serde_json::from_str(json).map_err(value_error)?;
+    Config::from_table(table)
+        .map_err(|sentence| value_error(sentence.replace("there is no setting", "unknown setting")))
+}
+
+/// Compares the model's derivatives with finite differences: piece, error, place and whether it passed.
+#[pyfunction]
+pub fn check(
+    py: Python<'_>,
+    problem: &Problem,
+    seed: u64,
+) -> PyResult<Vec<(&'static str, f64, String, bool)>> {
+    let trouble: Trouble = Arc::new(Mutex::new(None));
+    let model = problem.kind.build::<f64>(&trouble).map_err(value_error)?;
+    let checks = py.detach(|| -> Result<_, motes::Error> {
+        Pool::new(Some(1))?.install(|| motes::check_model(&*model, seed))
+    });
+    if let Some(raised) = trouble.lock().unwrap_or_else(|p| p.into_inner()).take() {
+        return Err(raised);
+    }
+    let checks = checks.map_err(exception)?;
+    Ok(checks.into_iter().map(|c| (c.piece, c.error, c.place.clone(), c.passed())).collect())
+}

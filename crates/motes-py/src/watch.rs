@@ -1,0 +1,108 @@
+//! Who watches a run for Python: the trace in memory, the callback, and the thread that listens for Ctrl-C.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use motes::record::TraceRows;
+use motes::{Flow, Observer, StepInfo};
+use numpy::PyArray1;
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+
+use crate::callables::{PyReal, Trouble};
+
+/// How often Python may interrupt and progress is shown.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// What the working thread and the waiting one share.
+#[derive(Default)]
+pub struct Signals {
+    pub k: AtomicU64,
+    pub stop: AtomicBool,
+}
+
+/// Watches every step.
+pub struct Watch<'a> {
+    pub signals: &'a Signals,
+    /// Rows of the trace, if they are kept in memory.
+    pub trace: Option<(TraceRows, Vec<u8>)>,
+    pub callback: Option<(Py<PyAny>, u64)>,
+    pub trouble: Trouble,
+}
+
+impl<F: PyReal> Observer<F> for Watch<'_> {
+    fn observe(&mut self, info: &StepInfo<'_, F>) -> Flow {
+        self.signals.k.store(info.k, Ordering::Relaxed);
+        if let Some((rows, text)) = &mut self.trace {
+            rows.append(info, text);
+        }
+        if let Some((callback, every)) = &self.callback
+            && info.k.is_multiple_of(*every)
+        {
+            let answer = Python::attach(|py| {
+                let theta = PyArray1::from_slice(py, info.theta);
+                let answer = callback.bind(py).call1((info.k, theta, info.h, info.acceptance))?;
+                // Only False itself stops: callbacks that return nothing, or something else, go on.
+                PyResult::Ok(answer.extract::<bool>().is_ok_and(|go_on| !go_on))
+            });
+            match answer {
+                Ok(false) => {}
+                Ok(true) => return Flow::Stop,
+                Err(raised) => {
+                    self.trouble.lock().unwrap_or_else(|p| p.into_inner()).get_or_insert(raised);
+                    return Flow::Stop;
+                }
+            }
+        }
+        match self.signals.stop.load(Ordering::Relaxed) {
+            true => Flow::Stop,
+            false => Flow::Continue,
+        }
+    }
+}
+
+/// Runs `work` on a thread of its own, without the GIL, while this one lets Python handle signals and show progress.
+/// Also returns whether Ctrl-C was pressed.
+///
+/// Python delivers signals to its main thread alone. If that one did the work, an interrupt would be raised inside a
+/// model's callable, in the middle of a step that could then not be resumed.
+pub fn attended<T: Send>(
+    py: Python<'_>,
+    signals: &Signals,
+    tick: Option<&Py<PyAny>>,
+    trouble: &Trouble,
+    work: impl FnOnce() -> T + Send,
+) -> (T, bool) {
+    py.detach(|| {
+        std::thread::scope(|scope| {
+            let (done, wait) = channel();
+            scope.spawn(move || {
+                let _ = done.send(work());
+            });
+            let mut interrupted = false;
+            loop {
+                match wait.recv_timeout(INTERVAL) {
+                    Ok(result) => return (result, interrupted),
+                    Err(RecvTimeoutError::Disconnected) => panic!("the working thread has panicked"),
+                    Err(RecvTimeoutError::Timeout) => {}
+                }
+                let raised = Python::attach(|py| {
+                    py.check_signals()?;
+                    if let Some(tick) = tick {
+                        tick.call1(py, (signals.k.load(Ordering::Relaxed),))?;
+                    }
+                    PyResult::Ok(())
+                });
+                if let Err(raised) = raised {
+                    signals.stop.store(true, Ordering::Relaxed);
+                    if Python::attach(|py| raised.is_instance_of::<PyKeyboardInterrupt>(py)) {
+                        interrupted = true;
+                    } else {
+                        trouble.lock().unwrap_or_else(|p| p.into_inner()).get_or_insert(raised);
+                    }
+                }
+            }
+        })
+    })
+}

@@ -1,0 +1,65 @@
+"""What the tests share: the real binary, and the logistic regression written in NumPy."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import motes
+
+ROOT = Path(__file__).resolve().parents[3]
+WISCONSIN = ROOT / "data" / "wisconsin-breast-cancer.csv"
+
+
+@pytest.fixture(scope="session")
+def cli():
+    """Runs the command line, which must succeed."""
+    places = [os.environ.get("MOTES_BIN"), ROOT / "target/release/motes", ROOT / "target/debug/motes"]
+    binary = next((p for p in places if p and Path(p).exists()), None)
+    if binary is None:
+        pytest.fail("there is no motes binary; build it with `cargo build` or name it in MOTES_BIN")
+
+    def run(*args, code=0):
+        done = subprocess.run([str(binary), *map(str, args)], capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def rows():
+    """Features and labels of a small regression."""
+    random = np.random.default_rng(1)
+    X = random.normal(size=(60, 3))
+    y = (X @ [1.0, -0.5, 0.2] + random.logistic(size=60) > 0).astype(int)
+    return X, y
+
+
+def numpy_logistic(X, y, variance=5.0, **options):
+    """The built-in logistic regression, written again with NumPy."""
+
+    def gradients(theta, x):
+        p = 1 / (1 + np.exp(-x @ X.T))
+        return (x - theta).sum(axis=1, keepdims=True) / variance, (y - p) @ X - (x - theta) / variance
+
+    def log_density(theta, x):
+        t = x @ X.T
+        return t @ y - np.logaddexp(0, t).sum(axis=1) - ((x - theta) ** 2).sum(axis=1) / (2 * variance)
+
+    def hessian(theta, x):
+        return np.full((len(x), 1, 1), -x.shape[1] / variance)
+
+    return motes.Model(
+        1,
+        X.shape[1],
+        gradients,
+        log_density,
+        hessian,
+        statistics=lambda x: x.mean(axis=1, keepdims=True),
+        m_step=lambda mean: mean,
+        prior=lambda theta, z: theta + np.sqrt(variance) * z,
+        **options,
+    )

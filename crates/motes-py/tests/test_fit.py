@@ -1,0 +1,202 @@
+"""What a fit tells."""
+
+import gc
+import json
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import numpy_logistic
+
+import motes
+
+QUIET = dict(progress=False)
+
+
+def test_estimates_are_those_of_the_closed_form():
+    y = np.random.default_rng(0).normal(1.0, np.sqrt(2), size=50)
+    fit = motes.fit(motes.Hierarchical(y), particles=50, steps=4000, step_size=0.02, **QUIET)
+    # theta_* = mean y; x | y ~ N((y + theta_*) / 2, 1/2). A step forgets 2h = 4 %, so that 2000 x 50 draws are worth
+    # some 2000: standard errors of 0.016 and 3 %, of which 5 are allowed; h biases the variance by another 2 %.
+    assert abs(fit.theta_mean[0] - y.mean()) < 0.02
+    np.testing.assert_allclose(fit.posterior_mean, (y + y.mean()) / 2, atol=0.08)
+    np.testing.assert_allclose(fit.posterior_var, 0.5, rtol=0.18)
+    assert fit.diagnostics["verdict"] == "ok" and fit.diagnostics["ess"][0] > 10
+    assert fit.trace["k"].tolist() == list(range(4001))
+    assert fit.theta_trace.shape == (4001, 1) and fit.theta[0] == fit.theta_trace[-1, 0]
+    np.testing.assert_allclose(fit.theta_mean[0], fit.theta_trace[2001:].mean(), rtol=1e-12)
+    assert len(fit.clouds) == len(fit.clouds_k) <= 10_000
+    np.testing.assert_array_equal(fit.clouds[-50:], fit.particles) if fit.clouds_k[-1] == 4000 else None
+    for word in ["parameter", "theta", "posterior", "verdict   ok"]:
+        assert word in fit.summary()
+
+
+def test_probabilities_are_averages_over_the_particles(rows):
+    X, y = rows
+    fit = motes.fit(motes.LogisticRegression(X, y, intercept=True), particles=30, steps=200, **QUIET)
+    p = fit.predict_proba(X)
+    t = X @ fit.clouds[:, :3].T + fit.clouds[:, 3]
+    np.testing.assert_allclose(p[:, 1], (1 / (1 + np.exp(-t))).mean(axis=1), atol=1e-12)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-15)
+    standardized = motes.LogisticRegression(X * 3 + 1, y, intercept=True, standardize=True)
+    by_hand = motes.LogisticRegression((X - X.mean(0)) / X.std(0), y, intercept=True)
+    a = motes.fit(standardized, particles=30, steps=200, **QUIET).predict_proba(X * 3 + 1)
+    b = motes.fit(by_hand, particles=30, steps=200, **QUIET).predict_proba((X - X.mean(0)) / X.std(0))
+    np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+def test_network_learns_and_predicts():
+    random = np.random.default_rng(2)
+    X = random.normal(size=(150, 2))
+    y = np.array(["in", "out"])[(X[:, 0] > X[:, 1]).astype(int)]
+    model = motes.BayesianNeuralNetwork(X, y, hidden=10)
+    fit = motes.fit(model, particles=10, steps=300, **QUIET)
+    p = fit.predict_proba(X)
+    assert p.shape == (150, 2) and model.classes.tolist() == ["in", "out"]
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+    assert np.mean(model.classes[p.argmax(axis=1)] == y) > 0.9
+
+
+def test_test_metrics_are_told():
+    fit = motes.fit(motes.LogisticRegression.wisconsin(), particles=20, steps=100, metrics_every=50, **QUIET)
+    assert fit.metrics["test_error"] < 0.1 and fit.metrics["lppd"] < 0
+    assert np.isfinite(fit.trace["lppd"][[0, 50, 100]]).all() and np.isnan(fit.trace["lppd"][1])
+    assert "137 rows" in fit.summary() or "test" in fit.summary()
+    assert motes.fit(motes.Hierarchical([1.0]), steps=5, particles=2, **QUIET).metrics is None
+
+
+def test_replicates_give_r_hat():
+    model = motes.Hierarchical.generate(dim=20)
+    fits = motes.fit(model, particles=20, steps=3000, seed=4, replicates=4, **QUIET)
+    assert len(fits) == 4 and fits.complete
+    np.testing.assert_array_equal(fits[1].particles, motes.fit(model, particles=20, steps=3000, seed=5, **QUIET).particles)
+    assert 0.99 < fits.r_hat[0] < 1.1 and (fits.r_hat_x < 1.02).all() and (fits.r_hat_x >= 1).all()
+    assert fits.theta_mean.shape == (1,) and "R-hat" in fits.summary()
+    # Too short a run has not forgotten where it began: chains from different seeds drift apart from each other slowly.
+    short = motes.fit(model, particles=1, steps=60, step_size=0.001, burn_in=10, replicates=4, **QUIET)
+    assert short.r_hat[0] > 1.2
+
+
+def test_r_hat_agrees_with_its_definition():
+    from motes._fit import _r_hat
+
+    random = np.random.default_rng(0)
+    chains = random.normal(size=(4, 100, 2)) + np.array([0.0, 1.0]) * np.arange(4)[:, None, None]
+    n, means, variances = 100, chains.mean(1), chains.var(1, ddof=1)
+    between = n * means.var(0, ddof=1)
+    within = variances.mean(0)
+    expected = np.sqrt(((n - 1) / n * within + between / n) / within)
+    np.testing.assert_allclose(_r_hat(means, variances, n), expected)
+    assert expected[0] < 1.05 < 1.4 < expected[1]
+
+
+def test_partial_fits_say_so():
+    fit = motes.fit(motes.Hierarchical([1.0, 2.0]), particles=3, steps=20, callback=lambda s: s.k < 5, **QUIET)
+    assert np.isnan(fit.theta_mean).all() and np.isnan(fit.posterior_mean).all() and fit.posterior_var.shape == (2,)
+    assert repr(fit) == "Fit(hierarchical by pgd, 5 of 20 steps, can be resumed)"
+    assert fit.particles.shape == (3, 2) and fit.clouds.shape == (0, 2)
+
+
+def test_partial_fits_can_be_saved_and_resumed_anywhere(cli, tmp_path):
+    settings = dict(particles=3, steps=40, **QUIET)
+    model = motes.Hierarchical.generate(dim=5)
+    part = motes.fit(model, **settings, callback=lambda s: s.k < 15)
+    part.save(tmp_path / "part")
+    cli("resume", tmp_path / "part", "--no-report")
+    whole = motes.fit(model, **settings)
+    loaded = motes.load(tmp_path / "part")
+    np.testing.assert_array_equal(loaded.particles, whole.particles)
+    np.testing.assert_array_equal(loaded.clouds, whole.clouds)
+    stopped = motes.fit(model, **settings, out=tmp_path / "stopped", callback=lambda s: s.k < 15)
+    assert not (tmp_path / "stopped" / "summary.json").exists() and not stopped.complete
+    again = stopped.resume(**QUIET)
+    np.testing.assert_array_equal(again.particles, whole.particles)
+    assert json.loads((tmp_path / "stopped" / "summary.json").read_text())["steps"] == 40
+
+
+def test_the_interpreter_stays_responsive():
+    """Another thread goes on while a fit runs without the GIL."""
+    beats, done = [0], threading.Event()
+
+    def count():
+        while not done.wait(0.001):
+            beats[0] += 1
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    try:
+        fit = motes.fit(motes.Hierarchical.generate(dim=1000), particles=100, steps=300, threads=1, **QUIET)
+    finally:
+        done.set()
+        counter.join()
+    # Held for the whole run, the GIL would allow a beat or two.
+    assert fit.seconds > 0.01 and beats[0] > 5
+
+
+def test_two_fits_at_once(rows):
+    """Fits in different Python threads do not disturb each other, nor lock each other out."""
+    model = numpy_logistic(*rows)
+    expected = motes.fit(model, particles=20, steps=200, **QUIET).particles
+    results = {}
+
+    def work(i):
+        results[i] = motes.fit(model, particles=20, steps=200, **QUIET).particles
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    [t.start() for t in threads]
+    [t.join(60) for t in threads]
+    assert len(results) == 4
+    for result in results.values():
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_progress_is_shown_where_it_should_be(capfd):
+    model = motes.Model(1, 1, lambda theta, x: time.sleep(0.02) or (x - theta, theta - x))
+    motes.fit(model, particles=2, steps=20, step_size=0.01)
+    assert capfd.readouterr().err == "", "a short run that is not in a terminal says nothing"
+
+    class Terminal:
+        text = ""
+
+        def isatty(self):
+            return True
+
+        def write(self, text):
+            Terminal.text += text
+
+        def flush(self):
+            pass
+
+    before, sys.stderr = sys.stderr, Terminal()
+    try:
+        motes.fit(model, particles=2, steps=20, step_size=0.01)
+    finally:
+        sys.stderr = before
+    assert "/20 steps" in Terminal.text and Terminal.text.endswith("\r")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("kind", ["built-in", "python"])
+def test_a_thousand_fits_leak_nothing(kind, rows):
+    X, y = rows
+
+    def resident():
+        gc.collect()
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    def one():
+        model = motes.LogisticRegression(X, y) if kind == "built-in" else numpy_logistic(X, y)
+        fit = motes.fit(model, particles=50, steps=3, burn_in=1, step_size=0.01, threads=1, **QUIET)
+        fit.particles, fit.summary(), fit.resume(4, threads=1, **QUIET).trace
+
+    for _ in range(200):
+        one()
+    before = resident()
+    for _ in range(1000):
+        one()
+    grown = resident() - before
+    # A state takes 250 KB here: one leaked in each fit would be 250 MB. Allocators may keep a few pages.
+    assert grown < 8 << 20, f"{grown / 2**20:.1f} MiB more after a thousand fits"

@@ -1,0 +1,144 @@
+"""With the packages that are optional: JAX, PyTorch, ArviZ, scikit-learn, matplotlib."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import numpy_logistic
+
+import motes
+
+QUIET = dict(progress=False)
+
+
+def jax_logistic(X, y, variance=5.0):
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+
+    def log_density(theta, x):
+        t = jnp.asarray(X) @ x
+        return jnp.sum(jnp.asarray(y) * t - jnp.logaddexp(0, t)) - jnp.sum((x - theta) ** 2) / (2 * variance)
+
+    return motes.Model.from_jax(log_density, 1, X.shape[1])
+
+
+def torch_logistic(X, y, variance=5.0):
+    torch = pytest.importorskip("torch")
+    X, y = torch.from_numpy(X), torch.from_numpy(y).double()
+
+    def log_density(theta, x):
+        t = X @ x
+        zero = torch.zeros((), dtype=torch.float64)
+        return (y * t - torch.logaddexp(zero, t)).sum() - ((x - theta) ** 2).sum() / (2 * variance)
+
+    return motes.Model.from_torch(log_density, 1, X.shape[1])
+
+
+@pytest.mark.parametrize("settings", [{}, dict(algorithm="pqn"), dict(adjust=True, adjust_after=0)], ids=str)
+@pytest.mark.parametrize("make", [jax_logistic, torch_logistic])
+def test_derived_models_equal_the_built_in_one(make, settings, rows):
+    X, y = rows
+    model = make(X, y)
+    assert motes.check_model(model).ok
+    settings = {"particles": 20, "steps": 40, "step_size": 0.02, **settings, **QUIET}
+    derived = motes.fit(model, **settings)
+    built_in = motes.fit(motes.LogisticRegression(X, y), **settings)
+    np.testing.assert_allclose(derived.trace["theta"], built_in.trace["theta"], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(derived.particles, built_in.particles, rtol=0, atol=1e-10)
+
+
+def test_jax_is_left_in_its_own_precision(rows):
+    jax = pytest.importorskip("jax")
+    model = jax_logistic(*rows)
+    motes.fit(model, particles=3, steps=3, **QUIET)
+    assert jax.numpy.ones(1).dtype == "float32"
+
+
+def test_jax_arrays_and_torch_tensors_may_be_returned(rows):
+    X, y = rows
+    right = numpy_logistic(X, y)
+    expected = motes.fit(motes.Model(1, 3, right.gradients), particles=5, steps=10, step_size=0.01, **QUIET)
+    torch = pytest.importorskip("torch")
+    model = motes.Model(1, 3, lambda theta, x: tuple(map(torch.from_numpy, right.gradients(theta, x))))
+    fit = motes.fit(model, particles=5, steps=10, step_size=0.01, **QUIET)
+    np.testing.assert_array_equal(fit.particles, expected.particles)
+    jnp = pytest.importorskip("jax").numpy
+    model = motes.Model(1, 3, lambda theta, x: tuple(map(jnp.asarray, right.gradients(theta, x))))
+    fit = motes.fit(model, particles=5, steps=10, step_size=0.01, **QUIET)
+    np.testing.assert_allclose(fit.particles, expected.particles, atol=1e-5)
+
+
+def test_an_exception_under_jax_comes_back():
+    pytest.importorskip("jax")
+
+    def log_density(theta, x):
+        raise ZeroDivisionError("while tracing")
+
+    with pytest.raises(ZeroDivisionError, match="while tracing"):
+        motes.fit(motes.Model.from_jax(log_density, 1, 2), **QUIET)
+
+
+def test_arviz(rows):
+    az = pytest.importorskip("arviz")
+    X, y = rows
+    model = motes.LogisticRegression(X, y, feature_names=["a", "b", "c"])
+    fits = motes.fit(model, particles=10, steps=200, replicates=3, **QUIET)
+    data = fits.to_arviz()
+    x, theta = data.posterior["x"], data.posterior["theta"]
+    assert x.dims == ("chain", "draw", "particle", "x_dim") and x.shape == (3, 100, 10, 3)
+    assert theta.dims == ("chain", "draw", "theta_dim") and theta.shape == (3, 100, 1)
+    assert list(x.coords["x_dim"].values) == ["a", "b", "c"]
+    np.testing.assert_allclose(theta.values[1].mean(), fits[1].theta_mean[0], rtol=1e-12)
+    np.testing.assert_allclose(x.values.mean((0, 1, 2)), fits.posterior_mean, rtol=1e-9)
+    np.testing.assert_array_equal(x.sel(draw=200).values[2], fits[2].particles)
+    table = az.summary(data, var_names=["theta"])
+    assert len(table) == 1
+    assert fits[0].to_arviz().posterior["x"].shape == (1, 100, 10, 3)
+    r_hat = float(az.rhat(data, var_names=["theta"], method="split")["theta"].values[0])
+    assert abs(r_hat - fits.r_hat[0]) < 1e-9
+
+
+def test_plot(tmp_path):
+    pytest.importorskip("matplotlib")
+    fits = motes.fit(motes.LogisticRegression.wisconsin(), particles=20, steps=200, replicates=2, **QUIET)
+    for figure in [fits.plot(), fits[0].plot(coordinates=3)]:
+        figure.savefig(tmp_path / "fit.png")
+        assert (tmp_path / "fit.png").stat().st_size > 10_000
+        assert len(figure.axes) == 2
+
+
+def test_scikit_learn_accepts_the_estimator():
+    pytest.importorskip("sklearn")
+    from sklearn.utils.estimator_checks import check_estimator
+
+    from motes.sklearn import EmpiricalBayesLogisticRegression
+
+    results = check_estimator(EmpiricalBayesLogisticRegression(), on_skip=None)
+    failed = [r for r in results if r["status"] not in ("passed", "skipped")]
+    assert results and not failed, failed
+
+
+def test_the_estimator_agrees_with_the_model():
+    pytest.importorskip("sklearn")
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.model_selection import cross_val_score
+
+    from motes.sklearn import EmpiricalBayesLogisticRegression
+
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, :10]
+    estimator = EmpiricalBayesLogisticRegression(steps=200).fit(X, y)
+    scaled = (X - X.mean(0)) / X.std(0)
+    fit = motes.fit(motes.LogisticRegression(scaled, y, intercept=True), steps=200, **QUIET)
+    np.testing.assert_allclose(estimator.predict_proba(X), fit.predict_proba(scaled), atol=1e-6)
+    assert estimator.theta_ == fit.theta_mean[0]
+    assert cross_val_score(estimator, X, y, cv=3).mean() > 0.9
+
+
+def test_type_checkers_see_the_types(tmp_path):
+    pytest.importorskip("mypy")
+    (tmp_path / "use.py").write_text("import motes\nfit = motes.load('x')\nreveal_type(fit.theta)\n")
+    run = [sys.executable, "-m", "mypy", "--strict", str(tmp_path / "use.py")]
+    done = subprocess.run(run, capture_output=True, text=True)
+    assert "ndarray" in done.stdout and "error" not in done.stdout, done.stdout

@@ -1,0 +1,305 @@
+"""Models of one's own, written with NumPy."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import traceback
+
+import numpy as np
+import pytest
+from conftest import numpy_logistic
+
+import motes
+
+QUIET = dict(progress=False)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        dict(),
+        dict(algorithm="pqn"),
+        dict(algorithm="pmgd"),
+        dict(algorithm="soul"),
+        dict(algorithm="mean-field"),
+        dict(adjust=True, adjust_after=0),
+        dict(algorithm="joint-mh", particles=2, adjust_after=0),
+        dict(init_particles="prior"),
+        dict(warm_start="1x5", preconditioner="adam"),
+    ],
+    ids=lambda s: "-".join(map(str, s.values())) or "pgd",
+)
+def test_traces_equal_those_of_the_built_in_model(settings, rows):
+    X, y = rows
+    settings = {"particles": 20, "steps": 60, "step_size": 0.02, **settings, **QUIET}
+    own = motes.fit(numpy_logistic(X, y), **settings)
+    built_in = motes.fit(motes.LogisticRegression(X, y), **settings)
+    # Sums are taken in another order: rounding, amplified by 60 steps of a contraction.
+    np.testing.assert_allclose(own.trace["theta"], built_in.trace["theta"], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(own.particles, built_in.particles, rtol=0, atol=1e-10)
+    assert np.ptp(own.trace["theta"]) > 0
+
+
+def test_single_precision_reaches_the_callable(rows):
+    X, y = rows
+    seen = set()
+    model = numpy_logistic(X, y)
+    inner = model.gradients
+
+    def gradients(theta, x):
+        seen.add((theta.dtype.name, x.dtype.name, x.shape))
+        return inner(theta, x)
+
+    model = motes.Model(1, 3, gradients)
+    motes.fit(model, particles=4, steps=3, precision="f32", **QUIET)
+    assert seen == {("float64", "float32", (4, 3))}
+
+
+def test_one_crossing_per_step(rows):
+    calls = []
+    model = numpy_logistic(*rows)
+    own = motes.Model(1, 3, lambda theta, x: calls.append(len(x)) or model.gradients(theta, x))
+    motes.fit(own, particles=1000, steps=10, step_size=0.01, **QUIET)
+    assert calls == [1000] * 10
+
+
+def test_check_model_names_the_wrong_derivative(rows):
+    right = numpy_logistic(*rows)
+    assert motes.check_model(right).ok
+    pieces = [c.piece for c in motes.check_model(right)]
+    assert pieces == ["theta-gradient", "x-gradient", "theta-Hessian", "M-step", "sums over a block of particles"]
+
+    def gradients(theta, x):
+        grad_theta, grad_x = right.gradients(theta, x)
+        grad_x[:, 1] *= 1.01
+        return grad_theta, grad_x
+
+    checks = motes.check_model(motes.Model(1, 3, gradients, right.log_density))
+    wrong = [c for c in checks if not c.ok]
+    assert [c.piece for c in wrong] == ["x-gradient"] and not checks.ok
+    assert "x[1]" in wrong[0].place and 0.005 < wrong[0].error < 0.02
+    assert "WRONG: at x[1]" in repr(checks)
+    hessian = motes.Model(1, 3, right.gradients, right.log_density, lambda theta, x: 2 * right.hessian(theta, x))
+    assert [c.piece for c in motes.check_model(hessian) if not c.ok] == ["theta-Hessian"]
+    assert motes.check_model(motes.Model(1, 3, right.gradients)).ok
+    assert motes.check_model(motes.LogisticRegression(*rows)).ok
+
+
+def test_an_exception_comes_back_with_its_traceback(rows):
+    class Mine(Exception):
+        pass
+
+    calls = 0
+
+    def gradients(theta, x):
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise Mine("on the fifth call")
+        return np.zeros((len(x), 1)), -x
+
+    with pytest.raises(Mine, match="on the fifth call") as caught:
+        motes.fit(motes.Model(1, 3, gradients), particles=4, steps=20, step_size=0.01, **QUIET)
+    assert calls == 5
+    assert "gradients" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+
+
+@pytest.mark.parametrize("piece", ["log_density", "hessian", "statistics", "m_step", "prior"])
+def test_every_callable_may_raise(piece, rows):
+    model = numpy_logistic(*rows)
+    pieces = {p: getattr(model, p) for p in ["log_density", "hessian", "statistics", "m_step", "prior"]}
+    armed = False
+
+    def failing(*args):
+        if armed:
+            raise KeyError(piece)
+        return pieces[piece](*args) if callable(pieces[piece]) else None
+
+    own = motes.Model(1, 3, model.gradients, **{**pieces, piece: failing})
+    armed = True
+    settings = {
+        "log_density": dict(adjust=True, adjust_after=0),
+        "hessian": dict(algorithm="pqn"),
+        "statistics": dict(algorithm="pmgd"),
+        "m_step": dict(algorithm="pmgd"),
+        "prior": dict(init_particles="prior"),
+    }[piece]
+    with pytest.raises(KeyError, match=piece):
+        motes.fit(own, particles=4, steps=20, step_size=0.01, **settings, **QUIET)
+    assert len(pieces) == 5
+
+
+@pytest.mark.parametrize("place", ["theta", "x"])
+def test_nan_is_a_diverged_error(place):
+    calls = 0
+
+    def gradients(theta, x):
+        nonlocal calls
+        calls += 1
+        grad_theta, grad_x = np.zeros((len(x), 1)), -x
+        if calls == 4:
+            (grad_theta if place == "theta" else grad_x)[0, 0] = np.nan
+        return grad_theta, grad_x
+
+    with pytest.raises(motes.DivergedError) as caught:
+        motes.fit(motes.Model(1, 2, gradients), particles=3, steps=20, step_size=0.01, **QUIET)
+    error = caught.value
+    assert error.step == 4 and math.isnan(error.norm) and error.step_size == 0.01 and 0 < error.suggestion < 0.01
+    assert "step 4" in str(error) and f"step_size={error.suggestion}" in str(error) and "NaN" in str(error)
+
+
+def test_divergence_names_a_step_size():
+    model = motes.Model(1, 2, lambda theta, x: (0 * x[:, :1], -1000.0 * x))
+    with pytest.raises(motes.DivergedError, match="try step_size=") as caught:
+        motes.fit(model, particles=3, steps=2000, step_size=1.0, **QUIET)
+    assert caught.value.norm > 1e99
+
+
+RETURNS = {
+    "no pair": (lambda theta, x: x, "gradients returned ndarray; return the pair"),
+    "theta": (lambda theta, x: (np.zeros(7), x), r"grad_theta of gradients returned shape \(7,\).*\(4, 1\)"),
+    "x": (lambda theta, x: (np.zeros((4, 1)), x[:, :2]), r"grad_x of gradients returned shape \(4, 2\).*\(4, 3\)"),
+    "text": (lambda theta, x: (np.zeros((4, 1)), "no"), "grad_x of gradients returned no array of numbers"),
+    "none": (lambda theta, x: None, "gradients returned NoneType"),
+}
+
+
+@pytest.mark.parametrize("case", RETURNS)
+def test_wrong_returns_are_refused(case):
+    gradients, words = RETURNS[case]
+    with pytest.raises(ValueError, match=words):
+        motes.fit(motes.Model(1, 3, gradients), particles=4, steps=3, step_size=0.01, **QUIET)
+
+
+def test_wrong_shapes_of_other_callables_are_refused(rows):
+    right = numpy_logistic(*rows)
+    for piece, wrong, settings in [
+        ("log_density", lambda theta, x: np.zeros((len(x), 2)), dict(adjust=True, adjust_after=0)),
+        ("hessian", lambda theta, x: np.zeros((len(x), 2, 2)), dict(algorithm="pqn")),
+        ("prior", lambda theta, z: z[:1], dict(init_particles="prior")),
+    ]:
+        model = motes.Model(1, 3, right.gradients, **{piece: wrong})
+        with pytest.raises(ValueError, match=f"{piece} returned shape"):
+            motes.fit(model, particles=4, steps=3, step_size=0.01, **settings, **QUIET)
+    with pytest.raises(ValueError, match="statistics returned shape"):
+        motes.Model(1, 3, right.gradients, statistics=lambda x: 1.0, m_step=lambda mean: mean)
+
+
+def test_arguments_of_a_model_are_checked():
+    f = lambda theta, x: (x[:, :1], x)  # noqa: E731
+    for arguments, words in [
+        (dict(d_theta=0, d_x=1, gradients=f), "d_theta is 0"),
+        (dict(d_theta=1, d_x=1.5, gradients=f), "d_x is 1.5"),
+        (dict(d_theta=1, d_x=1, gradients=3), "gradients is 3"),
+        (dict(d_theta=1, d_x=1, gradients=f, hessian=1), "hessian is 1"),
+        (dict(d_theta=1, d_x=1, gradients=f, m_step=f), "statistics and m_step belong together"),
+        (dict(d_theta=2, d_x=1, gradients=f, names=["a"]), "names of theta has 1 names; give 2"),
+        (dict(d_theta=2, d_x=1, gradients=f, names=["a", "a"]), "distinct"),
+        (dict(d_theta=1, d_x=1, gradients=f, names={"y": ["a"]}), "'theta' and 'x'"),
+        (dict(d_theta=1, d_x=1, gradients=f, name="logistic"), "built-in"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            motes.Model(**arguments)
+
+
+def test_names_reach_the_files(tmp_path):
+    f = lambda theta, x: (0 * x - theta, -x)  # noqa: E731
+    names = {"theta": ["level, or so", "slope"], "x": ["u", "v"]}
+    model = motes.Model(2, 2, f, names=names, name="line")
+    fit = motes.fit(model, particles=3, steps=5, step_size=0.1, out=tmp_path / "run", **QUIET)
+    assert list(fit.trace) == ["k", "level, or so", "slope"]
+    assert fit.theta_names == names["theta"] and fit.x_names == names["x"]
+    loaded = motes.load(tmp_path / "run", model=model)
+    np.testing.assert_array_equal(loaded.theta_trace, fit.theta_trace)
+    longer = loaded.resume(9, **QUIET)
+    whole = motes.fit(model, particles=3, steps=9, burn_in=2, step_size=0.1, **QUIET)
+    np.testing.assert_array_equal(longer.particles, whole.particles)
+    assert longer.trace["k"][-1] == 9 and "line by pgd" in longer.summary()
+    with pytest.raises(ValueError, match="give it as model="):
+        motes.load(tmp_path / "run")
+
+
+def test_the_command_line_refuses_what_it_cannot_resume(cli, tmp_path):
+    model = motes.Model(1, 1, lambda theta, x: (x - theta, theta - x), name="mine")
+    motes.fit(model, particles=3, steps=5, out=tmp_path / "run", **QUIET)
+    assert (tmp_path / "run" / "report.html").exists()
+    cli("report", tmp_path / "run")
+    cli("resume", tmp_path / "run", "--steps", 9, code=2)
+
+
+def test_missing_pieces_are_named():
+    model = motes.Model(1, 1, lambda theta, x: (x - theta, theta - x))
+    with pytest.raises(ValueError, match='pqn needs the theta-Hessian.*algorithm="pgd"'):
+        motes.fit(model, algorithm="pqn", **QUIET)
+    with pytest.raises(ValueError, match="the log density"):
+        motes.fit(model, adjust=True, **QUIET)
+
+
+SCRIPT = """
+import sys, time, warnings
+import numpy as np
+import motes
+
+def gradients(theta, x):
+    {work}
+    return (x - theta).sum(axis=1, keepdims=True), theta - 2 * x
+
+model = {model}
+print("ready", flush=True)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    fit = motes.fit(model, particles=20, steps=10**9, burn_in=5, keep_clouds=0,
+                    trace_every=1000, threads=1, progress=False)
+stopped = time.time()
+assert not fit.complete and "interrupted after step" in str(caught[0].message), caught
+again = fit.resume(callback=lambda step: step.k < fit.k + 3, progress=False)
+assert again.k == fit.k + 3
+whole = motes.fit(model, particles=20, steps=10**9, burn_in=5, keep_clouds=0,
+                  trace_every=1000, threads=1, progress=False, callback=lambda step: step.k < again.k)
+assert whole.k == again.k
+np.testing.assert_array_equal(whole.particles, again.particles)
+print(stopped, flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["built-in", "python", "slow"])
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+def test_ctrl_c_stops_within_a_second_and_can_be_resumed(kind):
+    model = "motes.Model(1, 4, gradients)" if kind != "built-in" else "motes.Hierarchical.generate(dim=20000)"
+    work = "time.sleep(0.05)" if kind == "slow" else "pass"
+    script = textwrap.dedent(SCRIPT).replace("{work}", work).replace("{model}", model)
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.7)
+        sent = time.time()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    assert 0 < float(out) - sent < 1.0
+
+
+def test_callback_sees_every_step_and_may_stop():
+    model, steps = motes.Hierarchical([1.0, 2.0]), []
+    fit = motes.fit(model, particles=3, steps=10, callback=steps.append, **QUIET)
+    assert [s.k for s in steps] == list(range(11))
+    np.testing.assert_array_equal([s.theta[0] for s in steps], fit.trace["theta"])
+    assert steps[1].step_size > 0 and steps[1].acceptance is None
+    short = motes.fit(model, particles=3, steps=10, callback=lambda s: s.k < 4, **QUIET)
+    assert short.k == 4 and not short.complete
+    np.testing.assert_array_equal(short.resume(**QUIET).particles, fit.particles)
+    few = []
+    motes.fit(model, particles=3, steps=10, callback=few.append, callback_every=4, **QUIET)
+    assert [s.k for s in few] == [0, 4, 8]
+
+    def failing(step):
+        raise LookupError(f"at {step.k}")
+
+    with pytest.raises(LookupError, match="at 0"):
+        motes.fit(model, particles=3, steps=10, callback=failing, **QUIET)

@@ -1,0 +1,163 @@
+"""Python and the command line give the same bits for the same settings."""
+
+import csv
+import json
+import os
+
+import numpy as np
+import pytest
+from conftest import WISCONSIN
+
+import motes
+
+FILES = ["config.toml", "trace.csv", "posterior.npz"]
+
+
+def assert_same(a, b, files=FILES):
+    for name in files:
+        assert (a / name).read_bytes() == (b / name).read_bytes(), name
+    assert checkpoint(a) == checkpoint(b)
+    one, other = (json.loads((d / "summary.json").read_text()) for d in (a, b))
+    one.pop("time"), other.pop("time")
+    assert one == other
+
+
+def checkpoint(run):
+    """The newest checkpoint without its header, which holds the time, and the checksum."""
+    newest = sorted((run / "checkpoint").iterdir())[-1]
+    data = newest.read_bytes()
+    length = int.from_bytes(data[8:16], "little")
+    header = json.loads(data[16 : 16 + length])
+    header.pop("seconds")
+    return newest.name, header, data[16 + length : -4]
+
+
+CASES = {
+    "hierarchical": (
+        lambda: motes.Hierarchical.generate(dim=30),
+        ["hierarchical", "--dim", 30],
+        dict(particles=7, steps=60, seed=3),
+    ),
+    "logistic": (motes.LogisticRegression.wisconsin, ["logistic"], dict(particles=12, steps=40, metrics_every=10)),
+    "from_csv": (
+        lambda: motes.LogisticRegression.from_csv(WISCONSIN, target="class", drop=["id"], intercept=True),
+        ["logistic", "--data", WISCONSIN, "--target", "class", "--drop", "id", "--intercept"],
+        dict(algorithm="pqn", particles=5, steps=30, adjust=True, step_size=0.02),
+    ),
+    "bnn": (
+        lambda: motes.BayesianNeuralNetwork.mnist(subsample=50, hidden=3),
+        ["bnn", "--subsample", 50, "--hidden", 3],
+        dict(particles=3, steps=6),
+    ),
+    "mean-field": (
+        motes.LogisticRegression.wisconsin,
+        ["logistic"],
+        dict(algorithm="mean-field", particles=10, steps=20),
+    ),
+    "em": (motes.Hierarchical.generate, ["hierarchical"], dict(algorithm="em", steps=9)),
+    "grown": (
+        motes.Hierarchical.generate,
+        ["hierarchical"],
+        dict(particles=4, steps=50, grow={20: 8}, step_decay=(0.5, 100), precision="f32", init_particles="prior"),
+    ),
+}
+
+
+def flags(settings):
+    words = []
+    for key, value in settings.items():
+        if key == "grow":
+            value = ",".join(f"{k}:{n}" for k, n in value.items())
+        elif key == "step_decay":
+            value = ",".join(map(str, value))
+        words += [f"--{key.replace('_', '-')}"] if value is True else [f"--{key.replace('_', '-')}", value]
+    return words
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_files_equal_those_of_the_command_line(case, cli, tmp_path):
+    make, arguments, settings = CASES[case]
+    there, here, saved = tmp_path / "there", tmp_path / "here", tmp_path / "saved"
+    cli("fit", *arguments, *flags(settings), "--out", there, "--no-report")
+    model = make()
+    motes.fit(model, **settings, out=here, report=False, progress=False, threads=1)
+    assert_same(there, here)
+    fit = motes.fit(model, **settings, progress=False)
+    fit.save(saved, report=False)
+    assert_same(there, saved)
+
+
+def test_defaults_of_the_command_line_are_had_by_none(cli, tmp_path):
+    cli("fit", "hierarchical", "--out", tmp_path / "there", "--no-report")
+    fit = motes.fit(motes.Hierarchical.generate(), particles=None, steps=None, progress=False)
+    fit.save(tmp_path / "here", report=False)
+    assert_same(tmp_path / "there", tmp_path / "here")
+
+
+def test_arrays_equal_the_file_they_came_from(cli, tmp_path):
+    table = [line.split(",") for line in WISCONSIN.read_text().splitlines()[1:]]
+    table = [row for row in table if not {"", "?", "NA"} & set(row)]
+    X, y = np.array([row[1:-1] for row in table], dtype=float), [row[-1] for row in table]
+    model = motes.LogisticRegression(X, y, standardize=True, test_fraction=0.2)
+    settings = dict(particles=12, steps=40)
+    here = motes.fit(model, **settings, progress=False)
+    there = motes.fit(motes.LogisticRegression.wisconsin(), **settings, progress=False)
+    np.testing.assert_array_equal(here.particles, there.particles)
+    np.testing.assert_array_equal(here.trace["theta"], there.trace["theta"])
+    assert here.metrics == there.metrics
+
+
+@pytest.mark.parametrize("kind", ["logistic", "bnn", "hierarchical"])
+def test_runs_of_arrays_are_interchangeable(kind, rows, cli, tmp_path):
+    X, y = rows
+    model = {
+        "logistic": lambda: motes.LogisticRegression(X, y, intercept=True),
+        "bnn": lambda: motes.BayesianNeuralNetwork(X, np.array(["a", "b, or c"])[y], hidden=3, standardize=True),
+        "hierarchical": lambda: motes.Hierarchical(X[:, 0]),
+    }[kind]()
+    settings = dict(particles=6, steps=20, burn_in=10, progress=False)
+    fit = motes.fit(model, **settings)
+    fit.save(tmp_path / "a")
+    assert (tmp_path / "a" / "report.html").exists()
+    cli("fit", "--config", tmp_path / "a" / "config.toml", "--out", tmp_path / "again", "--no-report")
+    assert_same(tmp_path / "a", tmp_path / "again")
+    # Resumed there and here, in a directory that was moved in between, and in one go.
+    os.rename(tmp_path / "a", tmp_path / "moved")
+    cli("resume", tmp_path / "moved", "--steps", 50, "--no-report")
+    longer = fit.resume(50, progress=False)
+    longer.save(tmp_path / "b", report=False)
+    for name in ["trace.csv", "posterior.npz"]:
+        assert (tmp_path / "moved" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    whole = motes.fit(model, **{**settings, "steps": 50})
+    np.testing.assert_array_equal(whole.particles, longer.particles)
+    np.testing.assert_array_equal(whole.clouds, longer.clouds)
+    loaded = motes.load(tmp_path / "moved")
+    np.testing.assert_array_equal(loaded.clouds, longer.clouds)
+    assert loaded.diagnostics == longer.diagnostics
+    if kind != "hierarchical":
+        new = tmp_path / "new.csv"
+        new.write_text("x0,x1,x2\n" + "\n".join(",".join(map(repr, map(float, r))) for r in X[:5]) + "\n")
+        text = cli("predict", tmp_path / "moved", "--data", new)
+        p = loaded.predict_proba(X[:5])
+        column = 2 if kind == "logistic" else -1
+        there = [float(r[column]) for r in list(csv.reader(text.splitlines()))[1:]]
+        np.testing.assert_array_equal(there, p[:, 1])
+        np.testing.assert_array_equal(p, longer.predict_proba(X[:5]))
+
+
+def test_a_run_of_the_command_line_goes_on_here(cli, tmp_path):
+    a, b = tmp_path / "a", tmp_path / "b"
+    for out, steps in [(a, 30), (b, 80)]:
+        cli("fit", "logistic", "--particles", 5, "--steps", steps, "--burn-in", 10, "--out", out, "--no-report")
+    fit = motes.load(a)
+    assert fit.complete and fit.k == 30
+    longer = fit.resume(80, progress=False, report=False)
+    assert longer.path == str(a)
+    assert_same(a, b)
+    assert fit.k == 30, "the fit that was resumed stays as it was"
+
+
+def test_threads_do_not_matter():
+    model = motes.LogisticRegression.wisconsin()
+    one, two = (motes.fit(model, particles=50, steps=20, threads=t, progress=False) for t in (1, 2))
+    np.testing.assert_array_equal(one.particles, two.particles)
