@@ -1,4 +1,4 @@
-//! The `motes` command line: fit, resume, predict, report, check-model, completions.
+//! The `motes` command line: fit, resume, predict, report, paper, check-model, completions.
 
 /// Prints a line on stderr; that nobody listens is no error.
 macro_rules! say {
@@ -13,6 +13,7 @@ mod check;
 mod config;
 mod fit;
 mod models;
+mod paper;
 mod predict;
 mod progress;
 mod report;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Resume(args) => fit::resume(args),
         Command::Predict(args) => predict::predict(args),
         Command::Report(args) => report::report(args),
+        Command::Paper(args) => paper::paper(args),
         Command::CheckModel(args) => check::check(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

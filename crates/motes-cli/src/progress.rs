@@ -96,9 +96,21 @@ impl Interrupt {
     }
 }
 
+impl Interrupt {
+    /// Whether a signal has come.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// What an observer says.
+    pub fn flow(&self) -> Flow {
+        if self.is_set() { Flow::Stop } else { Flow::Continue }
+    }
+}
+
 impl<F: Real> Observer<F> for Interrupt {
     fn observe(&mut self, _info: &StepInfo<'_, F>) -> Flow {
-        if self.0.load(Ordering::Relaxed) { Flow::Stop } else { Flow::Continue }
+        self.flow()
     }
 }
 
