@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::table::Table;
+use super::text;
 use crate::report::{STYLE, escape};
 
 /// One item as it is shown, with how it was made.
@@ -82,7 +83,7 @@ fn commit() -> Option<String> {
     Some(if changed.is_empty() { commit } else { format!("{commit} with changes") })
 }
 
-const VERDICT: &str = "A verdict stands in each cell for which the paper has a number: it agrees if the difference of the means is at most 4 standard errors of both together, plus half a unit of the paper's last digit; with fewer than 10 replicates the larger of the two standard deviations stands for ours. Numbers in brackets are errata of the paper and of its authors' code, explained below each table.";
+const VERDICT: &str = "A verdict stands in each cell for which the paper has a number: it agrees if the difference of the means is at most 4 standard errors of both together, plus half a unit of the paper's last digit; with fewer than 10 replicates the larger of the two standard deviations stands for ours, unless ours are longer runs. Numbers in brackets are errata of the paper and of its authors' code, explained below each table.";
 
 /// Everything for a browser, in one file that asks for nothing from outside. `svg` gives the figure of an item.
 pub fn html(sections: &[Section], svg: impl Fn(&str) -> String) -> String {
@@ -107,8 +108,8 @@ pub fn html(sections: &[Section], svg: impl Fn(&str) -> String) -> String {
             out,
             "<section id=\"{}\">\n<h2>{}</h2>\n<p>{}</p>",
             escape(item),
-            escape(title),
-            escape(setting)
+            text::html(title),
+            text::html(setting)
         );
         if !fewer.is_empty() {
             let _ = writeln!(out, "<p class=\"care fewer\">{}</p>", escape(fewer));
@@ -122,10 +123,10 @@ pub fn html(sections: &[Section], svg: impl Fn(&str) -> String) -> String {
             } else {
                 format!(" <span class=\"care\">{}</span>", escape(fewer))
             };
-            let _ = writeln!(out, "<h3>{}{fewer}</h3>\n{}", escape(&table.title), table.html());
+            let _ = writeln!(out, "<h3>{}{fewer}</h3>\n{}", text::html(&table.title), table.html());
         }
         for note in notes {
-            let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
+            let _ = writeln!(out, "<p class=\"note\">{}</p>", text::html(note));
         }
         let _ = writeln!(
             out,

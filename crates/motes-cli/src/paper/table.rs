@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
+use super::text;
 use super::verdict::{Printed, Stats, Verdict};
 use crate::report::escape;
 
@@ -119,7 +120,7 @@ impl Table {
     pub fn html(&self) -> String {
         let mut out = String::from("<div class=\"scroll\"><table>\n<thead><tr>");
         for column in &self.columns {
-            let _ = write!(out, "<th scope=\"col\">{}</th>", escape(column));
+            let _ = write!(out, "<th scope=\"col\">{}</th>", text::html(column));
         }
         out.push_str("</tr></thead>\n<tbody>\n");
         for row in &self.rows {
@@ -178,7 +179,7 @@ mod tests {
             convention: "fixed, theirs".into(),
         };
         let paper = Printed::new("-3.58", "0.78", 100);
-        let ours = Stats { mean: -1.0, sd: 0.5, n: 100 };
+        let ours = Stats { mean: -1.0, sd: 0.5, n: 100, alike: true };
         let differs = table.cell(place(), Some(ours), Some(paper), Some("erratum 9"), 2);
         let agrees = table.cell(place(), Some(paper.stats()), Some(paper), Some("erratum 9"), 2);
         table.rows.push(vec!["PGD".into(), paper.shown().into(), differs]);

@@ -64,6 +64,14 @@ fn pieces(text: &str) -> Vec<(String, bool)> {
     out
 }
 
+/// A text as HTML, with its subscripts.
+pub fn html(text: &str) -> String {
+    let piece = |(piece, sub): (String, bool)| {
+        if sub { format!("<sub>{}</sub>", escape(&piece)) } else { escape(&piece) }
+    };
+    pieces(text).into_iter().map(piece).collect()
+}
+
 fn advance(c: char, size: f64) -> f64 {
     let face = face();
     let glyph = face.glyph_index(c).or_else(|| face.glyph_index('?')).unwrap_or_default();

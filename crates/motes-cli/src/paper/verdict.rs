@@ -13,6 +13,8 @@ pub struct Stats {
     pub mean: f64,
     pub sd: f64,
     pub n: usize,
+    /// Whether a replicate scatters as one of the paper's does, because it is the same estimate from as long a run.
+    pub alike: bool,
 }
 
 impl Stats {
@@ -25,11 +27,11 @@ impl Stats {
         }
         let mean = values.iter().sum::<f64>() / n as f64;
         let sd = (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n as f64).sqrt();
-        Some(Stats { mean, sd, n })
+        Some(Stats { mean, sd, n, alike: true })
     }
 
     pub fn scaled(self, factor: f64) -> Self {
-        Stats { mean: self.mean * factor, sd: self.sd * factor.abs(), n: self.n }
+        Stats { mean: self.mean * factor, sd: self.sd * factor.abs(), ..self }
     }
 }
 
@@ -47,7 +49,7 @@ impl Printed {
 
     pub fn stats(&self) -> Stats {
         let number = |text: &str| text.parse().expect("the paper's numbers are numbers");
-        Stats { mean: number(self.text.0), sd: number(self.text.1), n: self.n }
+        Stats { mean: number(self.text.0), sd: number(self.text.1), n: self.n, alike: true }
     }
 
     /// How many decimals are printed.
@@ -80,7 +82,7 @@ impl Verdict {
             return Verdict::TooFew;
         }
         let theirs = paper.stats();
-        let scatter = if ours.n < FEW { ours.sd.max(theirs.sd) } else { ours.sd };
+        let scatter = if ours.n < FEW && ours.alike { ours.sd.max(theirs.sd) } else { ours.sd };
         // The divisor n makes the scatter too small by (n - 1) / n on average.
         let error = |sd: f64, n: usize| sd * sd / (n as f64 - 1.0);
         let error = (error(scatter, ours.n) + error(theirs.sd, theirs.n)).sqrt();
@@ -108,7 +110,7 @@ mod tests {
     const PAPER: Printed = Printed::new("3.58", "0.78", 100);
 
     fn ours(mean: f64, sd: f64, n: usize) -> Stats {
-        Stats { mean, sd, n }
+        Stats { mean, sd, n, alike: true }
     }
 
     #[test]
@@ -134,6 +136,9 @@ mod tests {
         assert_eq!(Verdict::of(ours(4.5, 0.0, 3), PAPER, ""), Verdict::Agrees);
         assert!(matches!(Verdict::of(ours(4.5, 0.0, 30), PAPER, ""), Verdict::Differs { .. }));
         assert_eq!(Verdict::of(ours(3.58, 0.0, 1), PAPER, ""), Verdict::TooFew);
+        // A long run scatters less than the paper's windows, and that is no chance.
+        let long = Stats { alike: false, ..ours(4.5, 0.0, 3) };
+        assert!(matches!(Verdict::of(long, PAPER, ""), Verdict::Differs { .. }));
     }
 
     #[test]

@@ -41,6 +41,7 @@ const TIMES: [[Printed; 3]; 4] = [
 /// K = 500, h = 0.1, weights from the prior, the heuristic Lambda for PGD and SOUL, a fresh split for each replicate.
 fn job((algorithm, name): (Algorithm, &str), particles: usize, r: u32) -> Job {
     let heuristic = matches!(algorithm, Algorithm::Pgd | Algorithm::Soul);
+    let place = ALGORITHMS.iter().position(|(a, _)| *a == algorithm).unwrap_or(0);
     let traced = particles == 100;
     let settings = Settings {
         algorithm,
@@ -50,7 +51,8 @@ fn job((algorithm, name): (Algorithm, &str), particles: usize, r: u32) -> Job {
         step_size: 0.1,
         preconditioner: if heuristic { Preconditioner::Diagonal } else { Preconditioner::None },
         init_particles: InitParticles::Prior,
-        seed: u64::from(r),
+        // Algorithms share no noise, so that none agrees with another for that reason.
+        seed: (place as u64) << 32 | u64::from(r),
         metrics_every: if traced { EVERY } else { 0 },
         keep_clouds: 0,
         ..Settings::default()

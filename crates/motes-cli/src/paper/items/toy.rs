@@ -98,14 +98,21 @@ fn averaged(trace: &[(f64, f64)], burn_in: u64) -> Vec<(f64, f64)> {
 pub fn fig1(_plan: Plan, outcomes: &Outcomes) -> Shown {
     let (runs, outcomes) = (fig1_runs(), &outcomes["fig1"]);
     let truth = theta_star(D);
-    let axis = |last: f64| (Axis::new("step k", 0.0, last), Axis::new("θ_k", 0.0, 1.9 * truth));
+    let axis = |last: f64| (Axis::new("step k", 0.0, last), Axis::new("θ_k", -0.1 * truth, 1.6 * truth));
     let (x, y) = axis(300.0);
     let mut a = Panel::new("PGD, three step sizes", x, y);
-    let names = ["h = 2.05/(2 + D): diverges", "h = 2/(2 + D): optimal", "h = 0.75/(2 + D)"];
+    let names = ["h = 2.05/(2 + D_x): diverges", "h = 2/(2 + D_x): optimal", "h = 0.75/(2 + D_x)"];
     let styles = [GREY, STYLES[0], STYLES[4]];
+    let mut gone = f64::NAN;
     for i in [0, 1, 2] {
         let style = Style { mark: Mark::None, ..styles[i] };
-        a.line(names[i], trace(&outcomes[i]), style);
+        let points = trace(&outcomes[i]);
+        let inside = points.iter().take_while(|p| (a.y.min..=a.y.max).contains(&p.1)).count();
+        if inside < points.len() {
+            // Up to the first step outside.
+            gone = points[inside].0;
+        }
+        a.line(names[i], points[..points.len().min(inside + 1)].to_vec(), style);
     }
     a.level("θ_∗, closed form", truth, TRUTH);
     let mut panels = vec![a];
@@ -154,14 +161,15 @@ pub fn fig1(_plan: Plan, outcomes: &Outcomes) -> Shown {
         }),
         tables: vec![table],
         notes: vec![
-            "With h = 2.05/(2 + D) the spectral radius is 1.03: the grey trace grows without bound and is drawn as far as it stays in the panel.".into(),
+            format!("With h = 2.05/(2 + D_x) the spectral radius is 1.03: the grey trace grows without bound and is drawn up to k = {gone}, where it leaves the panel."),
         ],
     }
 }
 
 /// A difference with its sign.
 fn signed(value: f64, decimals: usize) -> String {
-    format!("{value:+.decimals$}").replace('-', "−")
+    let text = format!("{value:+.decimals$}").replace('-', "−");
+    if text.chars().all(|c| "+−0.".contains(c)) { text.replace(['+', '−'], "") } else { text }
 }
 
 /// The runs of Fig. 2: particle numbers and step sizes of PMGD, then those of marginal MH.
@@ -267,7 +275,7 @@ pub fn radii(_plan: Plan, _outcomes: &Outcomes) -> Shown {
     let mut panels = Vec::new();
     for d in [2.0, 10.0, 100.0] {
         let mut panel = Panel::new(
-            &format!("D = {d}"),
+            &format!("D_x = {d}"),
             Axis::log("step size h", 0.002, 3.0),
             Axis::new("spectral radius ρ", 0.0, 1.6),
         );
@@ -297,7 +305,8 @@ pub fn radii(_plan: Plan, _outcomes: &Outcomes) -> Shown {
             ];
             table.rows.push(row.map(Into::into).to_vec());
         }
-        panel.level("stable below", 1.0, TRUTH);
+        panel.level("", 1.0, TRUTH);
+        panel.keys.push((TRUTH, "ρ = 1: stable below".into()));
         panels.push(panel);
     }
     Shown {
@@ -308,7 +317,7 @@ pub fn radii(_plan: Plan, _outcomes: &Outcomes) -> Shown {
             name: "",
             panels,
             description: "Spectral radii of PGD, PQN and PMGD against the step size, with their minima marked".into(),
-            note: "Marks: the optimal steps h_G = 2/(2 + D), h_N = 2/3, h_M = 1 with their rates, in closed form.".into(),
+            note: "Marks: the optimal steps h_G = 2/(2 + D_x), h_N = 2/3, h_M = 1 with their rates, in closed form.".into(),
         }),
         tables: vec![table],
         notes: vec![
