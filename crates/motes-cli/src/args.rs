@@ -42,6 +42,9 @@ pub enum Command {
     /// Run several algorithms on the same data and write a page that compares them
     #[command(after_help = COMPARE_EXAMPLES, mut_arg("algorithm", |a| a.hide(true)))]
     Compare(CompareArgs),
+    /// Reproduce the figures and tables of the paper
+    #[command(after_help = PAPER_EXAMPLES)]
+    Paper(PaperArgs),
     /// Compare a model's derivatives with finite differences
     CheckModel(CheckArgs),
     /// Print a completion script for a shell
@@ -153,6 +156,40 @@ pub struct CompareArgs {
     pub out: Option<PathBuf>,
     #[command(flatten)]
     pub how: How,
+}
+
+const PAPER_EXAMPLES: &str = "\
+Items: fig1, fig2, radii, fig3, table1, table3, fig4, table2 (all, if none is named).
+Replicates that are done are kept in DIR and not done again: the same command goes on where it was stopped.
+
+Examples:
+  motes paper                                     everything, with few replicates: some minutes
+  motes paper table1 table3 --full                two tables with the paper's 100 replicates
+  motes paper fig4 table2 --full --jobs 4 --out network";
+
+#[derive(Args)]
+pub struct PaperArgs {
+    /// Figures and tables [default: all]
+    #[arg(value_name = "ITEM")]
+    pub items: Vec<String>,
+    /// Replicates of everything [default: 20 of the logistic regression and 3 of the network; --full: 100 and 10]
+    #[arg(long, value_name = "R")]
+    pub replicates: Option<u32>,
+    /// Fewer replicates than in the paper (default)
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// The paper's own setting
+    #[arg(long)]
+    pub full: bool,
+    /// Replicates at once [default: one for each core]
+    #[arg(long, value_name = "J")]
+    pub jobs: Option<usize>,
+    /// Where everything is written: a new directory, or one to go on with [default: runs/paper]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Write results.md and images/paper/ into this directory too
+    #[arg(long, value_name = "DIR")]
+    pub docs: Option<PathBuf>,
 }
 
 #[derive(Args)]

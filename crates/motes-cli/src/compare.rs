@@ -75,7 +75,7 @@ pub fn compare(args: CompareArgs) -> Result<Ended, String> {
             Err(e) if e.is_divergence() => problems[i] = Some(e.to_string()),
             Err(problem) => return Err(format!("{}: {problem}", names[i])),
         }
-        if interrupt.came() && i + 1 < names.len() {
+        if interrupt.is_set() && i + 1 < names.len() {
             say!("stopped after {label}; go on with: {}", again(&out));
             return Ok(Ended::Early);
         }
@@ -241,7 +241,7 @@ impl Budget {
             let mut observers: [&mut dyn Observer<F>; 3] = [progress, interrupt, &mut clock];
             let (_, more) = motes::run(model, &plan.settings, state, Some(directory), &mut observers)?;
             spent += more;
-            if interrupt.came() {
+            if interrupt.is_set() {
                 return Ok((Ended::Early, spent));
             }
             let settings = &mut plan.settings;

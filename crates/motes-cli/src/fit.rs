@@ -250,7 +250,7 @@ fn loop_and_write<F: Real>(
             };
             let directory = RunDirectory::create(&out, &plan.text, model, settings, recording)?;
             plan.tell();
-            (motes::start_unless(model, settings, || interrupt.came())?, directory)
+            (motes::start_unless(model, settings, || interrupt.is_set())?, directory)
         }
         From::Directory(dir) => {
             let mut state = State::initial(model, settings);
@@ -262,7 +262,7 @@ fn loop_and_write<F: Real>(
                 say!("going on from step {}", state.k);
             }
             if state.k == 0 {
-                (motes::start_unless(model, settings, || interrupt.came())?, directory)
+                (motes::start_unless(model, settings, || interrupt.is_set())?, directory)
             } else {
                 (Some(state), directory)
             }

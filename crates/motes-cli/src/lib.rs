@@ -1,4 +1,4 @@
-//! The `motes` command line: fit, resume, predict, report, compare, check-model, completions.
+//! The `motes` command line: fit, resume, predict, report, compare, paper, check-model, completions.
 //!
 //! What the Python package shares with it (configs, models by name, predictions) is public but no stable interface.
 
@@ -20,6 +20,7 @@ pub mod config;
 pub mod fit;
 #[doc(hidden)]
 pub mod models;
+mod paper;
 #[doc(hidden)]
 pub mod predict;
 mod progress;
@@ -58,6 +59,7 @@ pub fn main() -> ExitCode {
         Command::Predict(args) => predict::predict(args),
         Command::Report(args) => report::report(args),
         Command::Compare(args) => compare::compare(args),
+        Command::Paper(args) => paper::paper(args),
         Command::CheckModel(args) => check::check(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

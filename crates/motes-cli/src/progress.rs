@@ -120,15 +120,20 @@ impl Interrupt {
         Ok(Interrupt(flag))
     }
 
-    /// Whether one has come.
-    pub fn came(&self) -> bool {
+    /// Whether a signal has come.
+    pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// What an observer says.
+    pub fn flow(&self) -> Flow {
+        if self.is_set() { Flow::Stop } else { Flow::Continue }
     }
 }
 
 impl<F: Real> Observer<F> for Interrupt {
     fn observe(&mut self, _info: &StepInfo<'_, F>) -> Flow {
-        if self.came() { Flow::Stop } else { Flow::Continue }
+        self.flow()
     }
 }
 

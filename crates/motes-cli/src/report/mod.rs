@@ -5,7 +5,7 @@ mod clouds;
 mod compare;
 mod page;
 pub mod read;
-mod stats;
+pub mod stats;
 mod thin;
 pub mod words;
 
@@ -14,6 +14,9 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use motes::Ended;
+
+pub use page::{STYLE, escape};
+pub use words::shell;
 
 use crate::args::ReportArgs;
 use read::Limits;

@@ -10,7 +10,8 @@ use super::words::{self, decimals_for, fixed, grouped, significant};
 use super::{clouds, compare};
 
 const PAGE: &str = include_str!("assets/page.html");
-const STYLE: &str = include_str!("assets/style.css");
+/// The look of all pages.
+pub const STYLE: &str = include_str!("assets/style.css");
 const SCRIPT: &str = include_str!("assets/app.js");
 
 /// What every report begins with, and no other file does.

@@ -1,0 +1,187 @@
+//! Replicates: spread over the cores, stored as they finish, and never done twice.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use motes::files::{Durable, write_atomically};
+use motes::{Ended, Pool};
+use motes_models::data::sha256;
+use serde::{Deserialize, Serialize};
+
+use super::display::Display;
+use super::task::{Outcome, Task};
+use crate::progress::Interrupt;
+
+/// Raised whenever a task's outcome changes although its description does not.
+const GENERATION: u32 = 1;
+
+/// Runs that are done and stored together.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Unique; the same wherever the same job is needed.
+    pub name: String,
+    pub tasks: Vec<Task>,
+}
+
+impl Job {
+    pub fn new(name: impl Into<String>, tasks: Vec<Task>) -> Self {
+        Job { name: name.into(), tasks }
+    }
+
+    pub fn seconds(&self) -> f64 {
+        self.tasks.iter().map(Task::seconds).sum()
+    }
+
+    /// The digest of all that determines the outcomes: a stored replicate with another one is of no use.
+    fn digest(&self) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        let mut text = format!("{version} {GENERATION} {}", motes::instruction_set());
+        for task in &self.tasks {
+            text.push('\n');
+            text.push_str(&task.identity());
+        }
+        sha256(text.as_bytes())
+    }
+}
+
+/// Outcomes by the names of their jobs.
+pub type Outcomes = HashMap<String, Vec<Outcome>>;
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    digest: String,
+    outcomes: Vec<Outcome>,
+}
+
+/// The directory of finished replicates.
+pub struct Store(PathBuf);
+
+impl Store {
+    pub fn open(dir: &Path) -> Result<Self, String> {
+        std::fs::create_dir_all(dir)
+            .map_err(|e| format!("cannot make {}: {e}; choose another place with --out", dir.display()))?;
+        Ok(Store(dir.to_path_buf()))
+    }
+
+    fn path(&self, job: &Job) -> PathBuf {
+        self.0.join(format!("{}.json", job.name))
+    }
+
+    /// What is stored of a job, if it is whole and of these settings, data and version.
+    fn load(&self, job: &Job) -> Option<Vec<Outcome>> {
+        let stored: Stored = serde_json::from_slice(&std::fs::read(self.path(job)).ok()?).ok()?;
+        (stored.digest == job.digest() && stored.outcomes.len() == job.tasks.len()).then_some(stored.outcomes)
+    }
+
+    fn save(&self, job: &Job, outcomes: &[Outcome]) -> Result<(), String> {
+        let stored = Stored { digest: job.digest(), outcomes: outcomes.to_vec() };
+        let text = serde_json::to_vec(&stored).expect("outcomes are plain data");
+        write_atomically(&self.path(job), Durable::No, |file| std::io::Write::write_all(file, &text))
+            .map_err(|e| e.to_string())
+    }
+}
+
+/// What one item of the paper needs.
+pub struct Needs {
+    pub item: &'static str,
+    pub jobs: Vec<Job>,
+}
+
+/// Carries out all jobs that are not stored yet, `workers` at once, and calls `finished` when an item has all it needs.
+///
+/// A result never depends on the number of workers: each job runs on one thread and knows nothing of the others.
+pub fn carry_out(
+    needs: &[Needs],
+    workers: usize,
+    store: &Store,
+    interrupt: &Interrupt,
+    mut finished: impl FnMut(usize, &Outcomes) -> Result<(), String>,
+) -> Result<Ended, String> {
+    let mut outcomes = Outcomes::new();
+    let mut todo: Vec<&Job> = Vec::new();
+    let mut seen = HashSet::new();
+    for need in needs {
+        let first = todo.len();
+        for job in &need.jobs {
+            if !seen.insert(job.name.as_str()) {
+                continue;
+            }
+            match store.load(job) {
+                Some(stored) => drop(outcomes.insert(job.name.clone(), stored)),
+                None => todo.push(job),
+            }
+        }
+        // Long ones first, so that no core idles at the end.
+        todo[first..].sort_by(|a, b| b.seconds().total_cmp(&a.seconds()));
+    }
+    let mut display = Display::new(needs, &outcomes, &todo, workers);
+    let next = AtomicUsize::new(0);
+    let mut pending: Vec<bool> = vec![true; needs.len()];
+    std::thread::scope(|scope| {
+        let (send, receive) = mpsc::channel::<(usize, Result<Vec<Outcome>, String>)>();
+        for _ in 0..workers.min(todo.len()) {
+            let (send, todo, next) = (send.clone(), &todo, &next);
+            scope.spawn(move || {
+                let pool = match Pool::new(Some(1)) {
+                    Ok(pool) => pool,
+                    Err(e) => return drop(send.send((0, Err(e.to_string())))),
+                };
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    if i >= todo.len() || interrupt.is_set() {
+                        return;
+                    }
+                    let result = pool.install(|| run(todo[i], store, interrupt));
+                    if let Some(result) = result.transpose()
+                        && send.send((i, result)).is_err()
+                    {
+                        return; // nobody listens any more
+                    }
+                }
+            });
+        }
+        drop(send);
+        let mut result = Ok(());
+        loop {
+            for (i, need) in needs.iter().enumerate() {
+                let whole = || need.jobs.iter().all(|job| outcomes.contains_key(&job.name));
+                if result.is_ok() && pending[i] && whole() {
+                    pending[i] = false;
+                    result = finished(i, &outcomes);
+                    display.item_done(i);
+                }
+            }
+            if result.is_err() {
+                next.store(todo.len(), Ordering::Relaxed);
+            }
+            match receive.recv_timeout(Duration::from_millis(100)) {
+                Ok((i, Ok(done))) => {
+                    display.job_done(todo[i]);
+                    outcomes.insert(todo[i].name.clone(), done);
+                }
+                Ok((_, Err(e))) => result = result.and(Err(e)),
+                Err(RecvTimeoutError::Timeout) => display.tick(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        display.finish();
+        result
+    })?;
+    Ok(if pending.contains(&true) { Ended::Early } else { Ended::Complete })
+}
+
+/// One job; `None` if it was interrupted.
+fn run(job: &Job, store: &Store, interrupt: &Interrupt) -> Result<Option<Vec<Outcome>>, String> {
+    let mut outcomes = Vec::with_capacity(job.tasks.len());
+    for task in &job.tasks {
+        match task.carry_out(interrupt)? {
+            Some(outcome) => outcomes.push(outcome),
+            None => return Ok(None),
+        }
+    }
+    store.save(job, &outcomes)?;
+    Ok(Some(outcomes))
+}
