@@ -10,6 +10,7 @@ use motes::{Ended, Error, Model, Observer, Pool, Real, State, Summary};
 
 use crate::args::{FitArgs, How, ResumeArgs};
 use crate::config::{Config, Precision, StepSize};
+use crate::generator::{self, FitModel};
 use crate::models::{self, Source};
 use crate::progress::{Interrupt, Progress};
 use crate::show;
@@ -53,6 +54,18 @@ enum From {
 
 /// Fits a model.
 pub fn fit(args: FitArgs) -> Result<Ended, String> {
+    if let Some(FitModel::Generator(args)) = args.special {
+        return generator::fit(*args);
+    }
+    if args.config_file.as_deref().is_some_and(generator::is_config) {
+        if args.model.is_some() || args.config != Config::default() {
+            return Err(
+                "the config is for the model generator, whose flags are its own; write motes fit generator --config".into()
+            );
+        }
+        let (config, config_file, out, how) = (Default::default(), args.config_file, args.out, args.how);
+        return generator::fit(generator::FitGeneratorArgs { config, config_file, out, how });
+    }
     let mut file = args.config_file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let model = models::name(args.model.as_deref(), file.model.as_deref())?;
     let mut flags = args.config;
@@ -76,6 +89,9 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
             args.dir.display()
         ));
     }
+    if generator::is_config(&file) {
+        return generator::resume(args);
+    }
     let mut config = Config::read(&file)?;
     if let Some(steps) = args.steps {
         let before = config.steps.unwrap_or(0);
@@ -95,13 +111,7 @@ fn start(mut config: Config, how: How, from: From) -> Result<Ended, String> {
     let precision = config.precision.unwrap_or(defaults.precision);
     let real_bytes = if precision == Precision::F32 { 4 } else { 8 };
     let mut settings = config.settings(&defaults)?;
-    match how.threads {
-        Some(0) => return Err("--threads 0 leaves nobody to work; use 1 or more, or leave it out".into()),
-        Some(t) if t > MAX_THREADS => {
-            return Err(format!("--threads {t} is more than {MAX_THREADS}; leave it out to use all cores"));
-        }
-        _ => {}
-    }
+    check_threads(how.threads)?;
     memory::check(models::shape_before_data(&model, &config, real_bytes), &settings)?;
     let source = Source::load(&mut config)?;
     if config.data_sha256.as_ref().is_some_and(|sha| *sha != source.sha256) {
@@ -197,8 +207,24 @@ fn loop_and_write<F: Real>(
     Ok(ended)
 }
 
+fn check_threads(threads: Option<usize>) -> Result<(), String> {
+    match threads {
+        Some(0) => Err("--threads 0 leaves nobody to work; use 1 or more, or leave it out".into()),
+        Some(t) if t > MAX_THREADS => {
+            Err(format!("--threads {t} is more than {MAX_THREADS}; leave it out to use all cores"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A thread pool as the command line asks for it.
+pub fn pool(threads: Option<usize>) -> Result<Pool, String> {
+    check_threads(threads)?;
+    Pool::new(threads).map_err(|e| e.to_string())
+}
+
 /// The first of runs/MODEL-ALGORITHM-1, -2, ... that is not taken, made here so that nobody else takes it.
-fn next_default(model: &str, algorithm: Algorithm) -> Result<PathBuf, Error> {
+pub fn next_default(model: &str, algorithm: impl std::fmt::Display) -> Result<PathBuf, Error> {
     let runs = Path::new("runs");
     std::fs::create_dir_all(runs).map_err(Error::io("make", runs))?;
     let mut number = 1;

@@ -12,6 +12,7 @@ mod args;
 mod check;
 mod config;
 mod fit;
+mod generator;
 mod models;
 mod predict;
 mod progress;
@@ -45,6 +46,10 @@ fn main() -> ExitCode {
         Command::Fit(args) => fit::fit(args),
         Command::Resume(args) => fit::resume(args),
         Command::Predict(args) => predict::predict(args),
+        Command::Inpaint(args) => generator::inpaint(args),
+        Command::Synthesize(args) => generator::synthesize(args),
+        Command::Interpolate(args) => generator::interpolate(args),
+        Command::Reconstruct(args) => generator::reconstruct(args),
         Command::Report(args) => report::report(args),
         Command::CheckModel(args) => check::check(args),
         Command::Completions { shell } => {
@@ -67,7 +72,8 @@ fn command() -> clap::Command {
         let takes_value = arg.get_long().is_some() && arg.get_action().takes_values();
         if takes_value { arg.allow_negative_numbers(true) } else { arg }
     };
-    Cli::command().mut_subcommands(|sub| sub.mut_args(numbers))
+    let deeper = |sub: clap::Command| sub.mut_args(numbers);
+    Cli::command().mut_subcommands(|sub| sub.mut_args(numbers).mut_subcommands(deeper))
 }
 
 fn failure(sentence: &str) -> ExitCode {

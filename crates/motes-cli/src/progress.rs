@@ -96,9 +96,16 @@ impl Interrupt {
     }
 }
 
+impl Interrupt {
+    /// Whether a signal has come.
+    pub fn raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 impl<F: Real> Observer<F> for Interrupt {
     fn observe(&mut self, _info: &StepInfo<'_, F>) -> Flow {
-        if self.0.load(Ordering::Relaxed) { Flow::Stop } else { Flow::Continue }
+        if self.raised() { Flow::Stop } else { Flow::Continue }
     }
 }
 

@@ -10,7 +10,8 @@ use super::read::{Posterior, Run};
 use super::words::{self, decimals_for, fixed, grouped, significant};
 
 const PAGE: &str = include_str!("assets/page.html");
-const STYLE: &str = include_str!("assets/style.css");
+/// The look of every report.
+pub const STYLE: &str = include_str!("assets/style.css");
 const SCRIPT: &str = include_str!("assets/app.js");
 
 /// What every report begins with, and no other file does.
@@ -70,7 +71,8 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-fn base64(bytes: &[u8]) -> String {
+/// Bytes as text that a page can hold.
+pub fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digit = |bits: u32| DIGITS[(bits & 63) as usize] as char;
     let mut out = String::new();
