@@ -39,6 +39,8 @@ pub enum Purpose {
     Variational = 12,
     /// Checks and diagnostics.
     Check = 13,
+    /// The initial weights of a network.
+    Weights = 20,
 }
 
 /// A family of independent draws, addressed by step and index.
