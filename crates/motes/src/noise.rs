@@ -43,6 +43,8 @@ pub enum Purpose {
     Synthesis = 14,
     /// The starts of a search for the latents of a given image.
     Inpainting = 15,
+    /// The initial weights of a network.
+    Weights = 20,
 }
 
 /// A family of independent draws, addressed by step and index.
