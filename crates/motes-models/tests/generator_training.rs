@@ -1,8 +1,10 @@
 //! The trainer of generators against probabilistic PCA, whose fixed points at finite h are known in closed form.
 
 use motes::noise::{Noise, Purpose};
+use motes_models::data::ImageSet;
 use motes_models::generator::{
-    Algorithm, Inference, LinearDecoder, Settings, Targets, Tensor, ThetaRule, Trainer, TrainingError,
+    Algorithm, BatchNorm, Decoder, Encoder, Inference, LinearDecoder, Network, Search, Settings, Targets,
+    Tensor, ThetaRule, Trainer, TrainingError, inpaint, load_weights, save_weights,
 };
 
 const D_Y: usize = 3;
@@ -347,4 +349,104 @@ fn what_cannot_be_trained_is_refused() {
     assert!(Settings { batch: 7, particles: 1, ..base.clone() }.validate(50, true).is_err());
     assert!(Settings { batch: 7, particles: 2, ..base.clone() }.validate(50, true).is_ok());
     assert!(Settings { batch: 7, particles: 1, ..base }.validate(50, false).is_ok());
+}
+
+/// The first images of MNIST.
+fn mnist(count: usize) -> ImageSet {
+    ImageSet::mnist(1, Some(count)).unwrap()
+}
+
+#[test]
+fn one_batch_is_learnt_by_heart() {
+    let images = mnist(8);
+    for batchnorm in [BatchNorm::TwoPass, BatchNorm::OnePass] {
+        let mut network = Network::new(1, 0);
+        let settings = Settings { particles: 2, batch: 8, step_size: 1e-7, batchnorm, ..Settings::default() };
+        let mut trainer = Trainer::new(settings, &images, &mut network, None).unwrap();
+        let means: Vec<f64> =
+            (0..5).map(|_| (0..20).map(|_| trainer.step().unwrap().loss).sum::<f64>() / 20.0).collect();
+        println!("{batchnorm:?}: {means:?}");
+        assert!(means.windows(2).all(|w| w[1] < w[0]), "{means:?}");
+        assert!(means[4] < means[0] / 3.0, "{means:?}");
+    }
+}
+
+#[test]
+fn threads_and_breaks_change_no_bit_of_the_network() {
+    let images = mnist(20);
+    for algorithm in ALL {
+        let run = |threads: usize, breaks: &[u64]| {
+            let pool = motes::Pool::new(Some(threads)).unwrap();
+            pool.install(|| {
+                let mut checkpoint: Option<Vec<u8>> = None;
+                for end in breaks.iter().copied().chain([3]) {
+                    let (mut network, mut encoder) = (Network::new(1, 1), Encoder::new(1, 1));
+                    let vae = algorithm == Algorithm::Vae;
+                    let encoder = vae.then_some(&mut encoder as &mut dyn Inference);
+                    let settings = Settings {
+                        algorithm,
+                        batch: 8,
+                        chain: 2,
+                        particles: if algorithm == Algorithm::Pgd { 4 } else { 1 },
+                        ..Settings::default()
+                    };
+                    let mut trainer = Trainer::new(settings, &images, &mut network, encoder).unwrap();
+                    if let Some(bytes) = &checkpoint {
+                        trainer.load(bytes).unwrap();
+                    }
+                    while trainer.state().k < end {
+                        trainer.step().unwrap();
+                    }
+                    checkpoint = Some(saved(&trainer));
+                }
+                checkpoint.unwrap()
+            })
+        };
+        let alone = run(1, &[]);
+        for (threads, breaks) in [(2, &[][..]), (3, &[1]), (1, &[1, 2])] {
+            assert!(
+                run(threads, breaks) == alone,
+                "{algorithm} with {threads} threads and breaks {breaks:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_hole_is_filled_by_the_latents_that_made_the_image() {
+    // With more seen values than latents, a linear decoder's latents are found again.
+    let (d_x, d_y) = (4, 40);
+    let mut decoder = LinearDecoder::new(d_x, d_y, 1.0, 3);
+    let mut x = vec![0.0; 5 * d_x];
+    Noise::new(9, Purpose::Data).normals_f32(0, 0, &mut x);
+    let mut images = vec![0.0; 5 * d_y];
+    decoder.decode(&x, &mut images);
+    let seen: Vec<bool> = (0..d_y).map(|i| i % 4 != 0).collect();
+    let mut spoilt = images.clone();
+    spoilt.iter_mut().step_by(4).for_each(|v| *v = 7.0);
+    let mut told = Vec::new();
+    let found = inpaint(&mut decoder, &spoilt, &seen, &Search::default(), &mut |done| told.push(done));
+    assert_eq!(told, [5]);
+    assert!(found.losses.iter().all(|l| *l < 0.01), "{:?}", found.losses);
+    let worst = found.images.iter().zip(&images).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(worst < 0.05, "{worst}");
+    // Each image is searched for on its own.
+    let alone = inpaint(&mut decoder, &spoilt[..d_y], &seen, &Search::default(), &mut |_| {});
+    assert_eq!(alone.x, found.x[..d_x]);
+}
+
+#[test]
+fn weights_come_back_and_others_are_refused() {
+    let network = Network::new(3, 1);
+    let mut bytes = Vec::new();
+    save_weights(&network, &mut bytes).unwrap();
+    let mut other = Network::new(3, 2);
+    assert_ne!(other.parameters(), network.parameters());
+    load_weights(&mut other, &bytes).unwrap();
+    assert_eq!(other.parameters(), network.parameters());
+    assert!(load_weights(&mut Network::new(1, 1), &bytes).unwrap_err().contains("another type or size"));
+    assert!(
+        load_weights(&mut LinearDecoder::new(2, 2, 1.0, 0), &bytes).unwrap_err().contains("no array 'w'")
+    );
+    assert!(load_weights(&mut other, &bytes[..100]).is_err());
 }

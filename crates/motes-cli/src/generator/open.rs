@@ -1,6 +1,6 @@
 //! What a training and the tasks after it share: images, networks, finished runs, pictures.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,9 @@ use motes::memory::size;
 use motes::noise::{Noise, Purpose};
 use motes::{Error, npz};
 use motes_models::data::{self, ImageSet, SIDE, write_grid};
-use motes_models::generator::{Algorithm, Decoder, Inference, Settings, load_weights};
+use motes_models::generator::{
+    Algorithm, Decoder, Encoder, Inference, Network, Settings, Targets, load_weights,
+};
 
 use super::config::GeneratorConfig;
 use crate::progress::thousands;
@@ -22,12 +24,12 @@ pub const COLUMNS: usize = 16;
 
 /// The network before training.
 pub fn network(channels: usize, seed: u64) -> Box<dyn Decoder> {
-    Box::new(motes_models::generator::LinearDecoder::new(D_X, channels * SIDE * SIDE, 0.1, seed))
+    Box::new(Network::new(channels, seed))
 }
 
 /// The inference network of a VAE before training.
-pub fn encoder(_channels: usize, _seed: u64) -> Box<dyn Inference> {
-    unimplemented!()
+pub fn encoder(channels: usize, seed: u64) -> Box<dyn Inference> {
+    Box::new(Encoder::new(channels, seed))
 }
 
 /// The channels that are asked for: 3 for a folder of images, 1 for anything else, unless somebody chose.
@@ -72,7 +74,7 @@ pub struct Estimate {
 }
 
 /// Bytes of one image on its way through the network in a training step.
-const BYTES_OF_ONE_IMAGE: u128 = 1_300_000;
+const BYTES_OF_ONE_IMAGE: u128 = 900_000;
 /// Parameters of the network and of the inference network, roughly.
 const PARAMETERS: [u128; 2] = [360_000, 1_120_000];
 
@@ -150,7 +152,6 @@ pub fn interleave(kinds: &[&[f32]], d_y: usize, columns: usize) -> Vec<f32> {
 
 /// A finished run.
 pub struct Trained {
-    pub dir: PathBuf,
     pub config: GeneratorConfig,
     pub channels: usize,
     pub decoder: Box<dyn Decoder>,
@@ -193,7 +194,7 @@ impl Trained {
             return Err(damaged("has particles of another shape".into()));
         }
         let particles = particles.values.iter().map(|v| *v as f32).collect();
-        Ok(Trained { dir: dir.to_path_buf(), config, channels, decoder, particles, images })
+        Ok(Trained { config, channels, decoder, particles, images })
     }
 
     /// The images that it was trained on, as they are now.
@@ -214,7 +215,7 @@ impl Trained {
         };
         let all = ImageSet::read(path, self.channels, None, &told(true)).map_err(|e| e.to_string())?;
         let rest = all.after(self.images);
-        if motes_models::generator::Targets::count(&rest) == 0 {
+        if rest.count() == 0 {
             return Err(format!(
                 "all images of {} were trained on; name others with --images",
                 path.display()

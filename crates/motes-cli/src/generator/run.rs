@@ -12,9 +12,7 @@ use motes::npz::NpzWriter;
 use motes::record::{RunDirectory, claim, open_locked};
 use motes::{Ended, Error, Ticker};
 use motes_models::data::ImageSet;
-use motes_models::generator::{
-    Algorithm, Damage, Decoder, Inference, Seen, Settings, Targets, Trainer, save_weights,
-};
+use motes_models::generator::{Algorithm, Damage, Inference, Seen, Settings, Targets, Trainer, save_weights};
 
 use super::FitGeneratorArgs;
 use super::config::GeneratorConfig;

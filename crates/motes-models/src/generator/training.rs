@@ -11,7 +11,7 @@ pub use self::checkpoint::{About, Damage, load_weights, save_weights};
 pub(crate) use self::optimisers::adam;
 use self::optimisers::{plain, rmsprop};
 pub use self::settings::{Algorithm, BatchNorm, Settings, ThetaRule, TrainingError};
-use super::{Decoder, Mode, Tensor, Wanted};
+use super::{Decoder, Encoder, Mode, Tensor, Wanted};
 
 /// Beyond this a single-precision run has diverged.
 const LIMIT: f32 = 1e8;
@@ -40,6 +40,24 @@ pub trait Inference: Send + Sync {
     fn forward(&mut self, images: &[f32], mean: &mut [f32], variance: &mut [f32]);
     /// The gradient with respect to phi (overwritten), at the batch of the last forward pass.
     fn backward(&mut self, d_mean: &[f32], d_variance: &[f32], gradient: &mut [f32]);
+}
+
+impl Inference for Encoder {
+    fn tensors(&self) -> &[Tensor] {
+        self.tensors()
+    }
+    fn parameters(&self) -> &[f32] {
+        self.parameters()
+    }
+    fn parameters_mut(&mut self) -> &mut [f32] {
+        self.parameters_mut()
+    }
+    fn forward(&mut self, images: &[f32], mean: &mut [f32], variance: &mut [f32]) {
+        self.forward(images, mean, variance);
+    }
+    fn backward(&mut self, d_mean: &[f32], d_variance: &[f32], gradient: &mut [f32]) {
+        self.backward(d_mean, d_variance, gradient);
+    }
 }
 
 /// Where a training stands after k steps, besides the weights and running statistics, which live in the networks.
