@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use motes::settings::Algorithm;
 
 use crate::config::Config;
+use crate::generator::{FitModel, InpaintArgs, InterpolateArgs, ReconstructArgs, SynthesizeArgs};
 
 /// Train latent variable models by maximum likelihood with clouds of particles.
 #[derive(Parser)]
@@ -37,6 +38,14 @@ pub enum Command {
     Resume(ResumeArgs),
     /// Predict new rows with a fitted run
     Predict(PredictArgs),
+    /// Fill holes in images with a trained generator
+    Inpaint(InpaintArgs),
+    /// Make images up with a trained generator
+    Synthesize(SynthesizeArgs),
+    /// Walk from one training image of a generator to another
+    Interpolate(InterpolateArgs),
+    /// Show training images of a generator and what their particles decode to
+    Reconstruct(ReconstructArgs),
     /// Write a page that shows a run, or compares several
     Report(ReportArgs),
     /// Run several algorithms on the same data and write a page that compares them
@@ -63,10 +72,14 @@ Examples:
   motes fit hierarchical --data measurements.csv --target y --algorithm pmgd
   motes fit hierarchical --algorithm marginal-mh --particles 4 --step-size 0.5 --steps 10000 --dim 1
   motes fit hierarchical --grow 500:100,800:1000 --step-decay 0.6,100 --steps 2000
-  motes fit --config runs/hierarchical-pgd-1/config.toml --out again";
+  motes fit --config runs/hierarchical-pgd-1/config.toml --out again
+  motes fit generator --help                      its flags are its own";
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct FitArgs {
+    #[command(subcommand)]
+    pub special: Option<FitModel>,
     /// The model: hierarchical, logistic or bnn (may be left out with --config)
     pub model: Option<String>,
     #[command(flatten)]

@@ -12,6 +12,7 @@ use motes::{Ended, Error, Model, Observer, Pool, Real, State, Summary};
 use crate::args::{FitArgs, How, ResumeArgs};
 use crate::compare::Budget;
 use crate::config::{Config, Defaults, Precision, StepSize};
+use crate::generator::{self, FitModel};
 use crate::models::{self, Source};
 use crate::progress::{Interrupt, Progress};
 use crate::show;
@@ -79,6 +80,18 @@ pub enum From {
 
 /// Fits a model.
 pub fn fit(args: FitArgs) -> Result<Ended, String> {
+    if let Some(FitModel::Generator(args)) = args.special {
+        return generator::fit(*args);
+    }
+    if args.config_file.as_deref().is_some_and(generator::is_config) {
+        if args.model.is_some() || args.config != Config::default() {
+            return Err(
+                "the config is for the model generator, whose flags are its own; write motes fit generator --config".into()
+            );
+        }
+        let (config, config_file, out, how) = (Default::default(), args.config_file, args.out, args.how);
+        return generator::fit(generator::FitGeneratorArgs { config, config_file, out, how });
+    }
     let file = args.config_file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let config = gather(args.model.as_deref(), args.config, file)?;
     start(config, args.how, From::Scratch { out: args.out })
@@ -106,6 +119,9 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
             "{} is not a run directory (it has no config.toml); give the directory that `motes fit` named",
             args.dir.display()
         ));
+    }
+    if generator::is_config(&file) {
+        return generator::resume(args);
     }
     let mut config = Config::read(&file)?;
     models::name(None, config.model.as_deref())?;
@@ -149,13 +165,7 @@ pub fn plan(mut config: Config, how: How, source: Option<Arc<Source>>) -> Result
 
 /// Refuses what is too much before any data are read.
 pub fn before_data(config: &Config, how: &How, settings: &Settings) -> Result<(), String> {
-    match how.threads {
-        Some(0) => return Err("--threads 0 leaves nobody to work; use 1 or more, or leave it out".into()),
-        Some(t) if t > MAX_THREADS => {
-            return Err(format!("--threads {t} is more than {MAX_THREADS}; leave it out to use all cores"));
-        }
-        _ => {}
-    }
+    check_threads(how.threads)?;
     let model = config.model.as_deref().unwrap_or_default();
     let precision = config.precision.unwrap_or(models::defaults(model).precision);
     let real_bytes = if precision == Precision::F32 { 4 } else { 8 };
@@ -324,6 +334,22 @@ fn loop_and_write<F: Real>(
         let _ = std::io::stdout().write_all(text.as_bytes());
     }
     Ok(ended)
+}
+
+fn check_threads(threads: Option<usize>) -> Result<(), String> {
+    match threads {
+        Some(0) => Err("--threads 0 leaves nobody to work; use 1 or more, or leave it out".into()),
+        Some(t) if t > MAX_THREADS => {
+            Err(format!("--threads {t} is more than {MAX_THREADS}; leave it out to use all cores"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A thread pool as the command line asks for it.
+pub fn pool(threads: Option<usize>) -> Result<Pool, String> {
+    check_threads(threads)?;
+    Pool::new(threads).map_err(|e| e.to_string())
 }
 
 /// The first of runs/STEM-1, -2, ... that is not taken, made here so that nobody else takes it.

@@ -18,6 +18,7 @@ mod compare;
 pub mod config;
 #[doc(hidden)]
 pub mod fit;
+mod generator;
 #[doc(hidden)]
 pub mod models;
 mod paper;
@@ -57,6 +58,10 @@ pub fn main() -> ExitCode {
         Command::Fit(args) => fit::fit(args),
         Command::Resume(args) => fit::resume(args),
         Command::Predict(args) => predict::predict(args),
+        Command::Inpaint(args) => generator::inpaint(args),
+        Command::Synthesize(args) => generator::synthesize(args),
+        Command::Interpolate(args) => generator::interpolate(args),
+        Command::Reconstruct(args) => generator::reconstruct(args),
         Command::Report(args) => report::report(args),
         Command::Compare(args) => compare::compare(args),
         Command::Paper(args) => paper::paper(args),
@@ -81,7 +86,8 @@ fn command() -> clap::Command {
         let takes_value = arg.get_long().is_some() && arg.get_action().takes_values();
         if takes_value { arg.allow_negative_numbers(true) } else { arg }
     };
-    Cli::command().mut_subcommands(|sub| sub.mut_args(numbers))
+    let deeper = |sub: clap::Command| sub.mut_args(numbers);
+    Cli::command().mut_subcommands(|sub| sub.mut_args(numbers).mut_subcommands(deeper))
 }
 
 fn failure(sentence: &str) -> ExitCode {

@@ -61,8 +61,14 @@ pub fn name(argument: Option<&str>, config: Option<&str>) -> Result<String, Stri
         (Some(name), _) | (None, Some(name)) => name,
         (None, None) => return Err(format!("no model is named; give one of {}", MODELS.join(", "))),
     };
+    if name == "generator" {
+        return Err(
+            "the model generator has flags of its own and stands alone; see motes fit generator --help"
+                .into(),
+        );
+    }
     if !MODELS.contains(&name) {
-        return Err(unknown("model", name, MODELS));
+        return Err(unknown("model", name, &[MODELS, &["generator"]].concat()));
     }
     Ok(name.to_string())
 }

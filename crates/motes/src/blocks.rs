@@ -83,6 +83,11 @@ impl<W> PerWorker<W> {
         PerWorker((0..rayon::current_num_threads().max(1)).map(|_| Mutex::new(make())).collect())
     }
 
+    /// Whether there is one for each worker of the current pool.
+    pub fn fits(&self) -> bool {
+        self.0.len() >= rayon::current_num_threads()
+    }
+
     /// The calling worker's own workspace.
     pub fn get(&self) -> MutexGuard<'_, W> {
         let worker = rayon::current_thread_index().unwrap_or(0) % self.0.len();

@@ -3,7 +3,7 @@
 //! Layout: magic, header length (u64), JSON header, arrays in a fixed order (little-endian), CRC-32 of all before it.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -226,19 +226,34 @@ pub fn decode<F: Real>(input: impl Read, state: &mut State<F>) -> Result<Header,
 /// The checkpoints of a run: files named by step, the newest two of them.
 pub struct Generations {
     dir: PathBuf,
+    extension: &'static str,
 }
 
 impl Generations {
     /// The checkpoints in `dir`, which is made when the first is written.
     pub fn new(dir: PathBuf) -> Self {
-        Generations { dir }
+        Generations { dir, extension: "motes" }
+    }
+
+    /// The same for files with another extension.
+    pub fn with_extension(dir: PathBuf, extension: &'static str) -> Self {
+        Generations { dir, extension }
     }
 
     /// Writes a generation and removes all but the newest two.
     pub fn write<F: Real>(&self, state: &State<F>, header: &Header) -> Result<(), Error> {
+        self.write_as(state.k, |out| encode(state, header, out))
+    }
+
+    /// Writes the generation of step k in a format of the caller's, and removes all but the newest two.
+    pub fn write_as(
+        &self,
+        k: u64,
+        write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
+    ) -> Result<(), Error> {
         fs::create_dir_all(&self.dir).map_err(Error::write(&self.dir))?;
-        let path = self.dir.join(format!("{:020}.motes", state.k));
-        write_atomically(&path, Durable::Yes, |out| encode(state, header, out))?;
+        let path = self.file_of(k);
+        write_atomically(&path, Durable::Yes, write)?;
         for old in self.list()?.into_iter().filter(|p| *p <= path).skip(2) {
             fs::remove_file(&old).map_err(Error::write(&old))?;
         }
@@ -266,7 +281,7 @@ impl Generations {
 
     /// Removes generations newer than step k, which a resumed run will write again, and unfinished ones.
     pub fn forget_after(&self, k: u64) -> Result<(), Error> {
-        let newest = self.dir.join(format!("{k:020}.motes"));
+        let newest = self.file_of(k);
         let newer = self.list()?.into_iter().filter(|p| *p > newest);
         for path in newer.chain(self.files("tmp")?) {
             fs::remove_file(&path).map_err(Error::write(&path))?;
@@ -275,8 +290,12 @@ impl Generations {
     }
 
     /// The generations there are, newest first.
-    fn list(&self) -> Result<Vec<PathBuf>, Error> {
-        self.files("motes")
+    pub fn list(&self) -> Result<Vec<PathBuf>, Error> {
+        self.files(self.extension)
+    }
+
+    fn file_of(&self, k: u64) -> PathBuf {
+        self.dir.join(format!("{k:020}.{}", self.extension))
     }
 
     fn files(&self, extension: &str) -> Result<Vec<PathBuf>, Error> {
@@ -308,6 +327,6 @@ pub fn digest(text: &str) -> u32 {
 }
 
 /// The directory inside a run directory.
-pub(crate) fn directory(run: &Path) -> PathBuf {
+pub fn directory(run: &Path) -> PathBuf {
     run.join("checkpoint")
 }

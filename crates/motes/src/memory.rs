@@ -67,7 +67,7 @@ pub fn size(bytes: u128) -> String {
 }
 
 /// Memory that can be had without swapping, where the system tells: the machine's, or the control group's if less.
-fn available() -> Option<u128> {
+pub fn available() -> Option<u128> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = meminfo.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
     let machine = line.trim().strip_suffix("kB")?.trim().parse::<u128>().ok()? * 1024;

@@ -39,6 +39,12 @@ pub enum Purpose {
     Variational = 12,
     /// Checks and diagnostics.
     Check = 13,
+    /// Latents of images that a fitted generator makes up.
+    Synthesis = 14,
+    /// The starts of a search for the latents of a given image.
+    Inpainting = 15,
+    /// The initial weights of a network.
+    Weights = 20,
 }
 
 /// A family of independent draws, addressed by step and index.

@@ -86,13 +86,7 @@ impl<W: Write + Seek> NpzWriter<W> {
             .last_modified_time(DateTime::default())
             .large_file(count * size >= u32::MAX as usize - 4096);
         self.0.start_file(format!("{name}.npy"), options).map_err(io_error)?;
-        let dims: Vec<String> = shape.iter().map(|n| format!("{n},")).collect();
-        let dict = format!("{{'descr': '{code}', 'fortran_order': False, 'shape': ({}), }}", dims.join(" "));
-        // Magic, version and length take 10 bytes; the values start at a multiple of 64.
-        let length = (10 + dict.len() + 1).next_multiple_of(64) - 10;
-        self.0.write_all(b"\x93NUMPY\x01\x00")?;
-        self.0.write_all(&(length as u16).to_le_bytes())?;
-        writeln!(self.0, "{dict:<width$}", width = length - 1)
+        npy_header(&mut self.0, code, shape)
     }
 
     /// Values of the array opened last.
@@ -111,6 +105,23 @@ impl<W: Write + Seek> NpzWriter<W> {
     pub fn finish(self) -> std::io::Result<()> {
         self.0.finish().map(drop).map_err(io_error)
     }
+}
+
+fn npy_header(out: &mut impl Write, code: &str, shape: &[usize]) -> std::io::Result<()> {
+    let dims: Vec<String> = shape.iter().map(|n| format!("{n},")).collect();
+    let dict = format!("{{'descr': '{code}', 'fortran_order': False, 'shape': ({}), }}", dims.join(" "));
+    // Magic, version and length take 10 bytes; the values start at a multiple of 64.
+    let length = (10 + dict.len() + 1).next_multiple_of(64) - 10;
+    out.write_all(b"\x93NUMPY\x01\x00")?;
+    out.write_all(&(length as u16).to_le_bytes())?;
+    writeln!(out, "{dict:<width$}", width = length - 1)
+}
+
+/// Writes one array as a .npy file.
+pub fn write_npy<T: Real>(out: &mut impl Write, shape: &[usize], values: &[T]) -> std::io::Result<()> {
+    debug_assert_eq!(shape.iter().product::<usize>(), values.len());
+    npy_header(out, T::NUMPY, shape)?;
+    out.write_all(bytemuck::cast_slice(values))
 }
 
 /// The system's own error, which knows its kind, where there is one.
@@ -140,7 +151,8 @@ pub fn read_npz<R: Read + Seek>(reader: R, name: &str) -> Result<Array, String> 
     parse_npy(&bytes).map_err(|what| format!("has a damaged array '{name}' ({what})"))
 }
 
-fn parse_npy(bytes: &[u8]) -> Result<Array, &'static str> {
+/// Reads an array of floats from the bytes of a .npy file in C order.
+pub fn parse_npy(bytes: &[u8]) -> Result<Array, &'static str> {
     let rest = bytes.strip_prefix(b"\x93NUMPY\x01\x00").ok_or("no header")?;
     let (length, rest) = rest.split_at_checked(2).ok_or("short header")?;
     let length = u16::from_le_bytes([length[0], length[1]]) as usize;

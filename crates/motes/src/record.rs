@@ -60,21 +60,7 @@ impl RunDirectory {
         settings: &Settings,
         recording: Recording,
     ) -> Result<Self, Error> {
-        match fs::read_dir(path) {
-            Ok(entries) => {
-                if entries.into_iter().any(|e| !e.is_ok_and(|e| is_false_start(&e))) {
-                    return Err(not_empty(path));
-                }
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                fs::create_dir_all(path).map_err(Error::write(path))?;
-            }
-            Err(e) => return Err(Error::write(path)(e)),
-        }
-        let mut trace = open_locked(path)?;
-        if trace.metadata().map_err(Error::read(path))?.len() > 0 {
-            return Err(not_empty(path)); // somebody else was faster
-        }
+        let mut trace = claim(path)?;
         Self::write_config(path, config)?;
         let header = trace_header(model, settings);
         trace.write_all(header.as_bytes()).map_err(Error::write(&path.join("trace.csv")))?;
@@ -328,8 +314,28 @@ fn settings_digest(settings: &Settings, recording: Recording) -> u32 {
     checkpoint::digest(&serde_json::to_string(&fixed).expect("settings are plain data"))
 }
 
+/// Makes a run directory, or takes an empty one, and opens its trace as [`open_locked`] does.
+pub fn claim(path: &Path) -> Result<File, Error> {
+    match fs::read_dir(path) {
+        Ok(entries) => {
+            if entries.into_iter().any(|e| !e.is_ok_and(|e| is_false_start(&e))) {
+                return Err(not_empty(path));
+            }
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            fs::create_dir_all(path).map_err(Error::write(path))?;
+        }
+        Err(e) => return Err(Error::write(path)(e)),
+    }
+    let trace = open_locked(path)?;
+    if trace.metadata().map_err(Error::read(path))?.len() > 0 {
+        return Err(not_empty(path)); // somebody else was faster
+    }
+    Ok(trace)
+}
+
 /// Opens the trace as it is, or a new one, and keeps every other process out for as long as it is open.
-fn open_locked(run: &Path) -> Result<File, Error> {
+pub fn open_locked(run: &Path) -> Result<File, Error> {
     let path = run.join("trace.csv");
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
     let trace = open.map_err(Error::write(&path))?;

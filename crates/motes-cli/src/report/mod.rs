@@ -3,7 +3,7 @@
 mod blob;
 mod clouds;
 mod compare;
-mod page;
+pub mod page;
 pub mod read;
 pub mod stats;
 mod thin;
@@ -26,6 +26,11 @@ const MAX_BYTES: usize = 1_000_000;
 
 /// Writes the report that the command line asks for and says where it is.
 pub fn report(args: ReportArgs) -> Result<Ended, String> {
+    if let [dir] = args.dirs.as_slice()
+        && crate::generator::is_config(&dir.join("config.toml"))
+    {
+        return crate::generator::report(dir, args.output);
+    }
     let output = match (&args.output, args.dirs.as_slice()) {
         (Some(path), _) => path.clone(),
         (None, [dir]) => dir.join("report.html"),
@@ -93,7 +98,7 @@ fn html(dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, String>
 }
 
 /// Replaces an earlier report, and nothing else.
-fn write(path: &Path, html: &str) -> Result<(), String> {
+pub fn write(path: &Path, html: &str) -> Result<(), String> {
     let shown = path.display();
     if path.is_dir() {
         return Err(format!("{shown} is a directory; give a file name to --output"));

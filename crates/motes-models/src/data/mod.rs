@@ -3,6 +3,8 @@
 mod classification;
 mod csv;
 mod idx;
+mod images;
+mod resize;
 mod split;
 mod standardize;
 
@@ -13,6 +15,7 @@ pub use classification::{
 };
 pub use csv::{Table, read_table};
 pub use idx::{ImageTask, Images, TaskOptions, looks_like_idx, mnist, read_images, read_labels};
+pub use images::{Decoded, ImageSet, SIDE, byte_of, value_of, write_grid};
 pub use split::{Split, train_test_split};
 pub use standardize::Moments;
 

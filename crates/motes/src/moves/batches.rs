@@ -3,7 +3,7 @@
 use crate::noise::{Noise, Purpose};
 
 /// The data in the order of the current epoch, cut into batches; the last one may be short.
-pub(super) struct Batches {
+pub struct Batches {
     noise: Noise,
     size: usize,
     order: Vec<u32>,
@@ -12,13 +12,14 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    pub(super) fn new(seed: u64, terms: usize, size: usize) -> Self {
+    /// Batches of `size` out of `terms` data, in the orders that belong to a seed.
+    pub fn new(seed: u64, terms: usize, size: usize) -> Self {
         let order = vec![0; terms];
         Batches { noise: Noise::new(seed, Purpose::Batch), size, order, epoch: None, batch: 0 }
     }
 
     /// Goes to the batch of step k, shuffling the data where an epoch begins.
-    pub(super) fn seek(&mut self, k: u64) {
+    pub fn seek(&mut self, k: u64) {
         let per_epoch = self.order.len().div_ceil(self.size) as u64;
         let epoch = k / per_epoch;
         self.batch = (k % per_epoch) as usize;
@@ -33,7 +34,7 @@ impl Batches {
     }
 
     /// The batch of the step sought last.
-    pub(super) fn current(&self) -> &[u32] {
+    pub fn current(&self) -> &[u32] {
         let start = self.batch * self.size;
         &self.order[start..(start + self.size).min(self.order.len())]
     }

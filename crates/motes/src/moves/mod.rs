@@ -12,7 +12,7 @@ pub(crate) use variational::{draw, softplus};
 
 use std::ops::Range;
 
-use self::batches::Batches;
+pub use self::batches::Batches;
 use crate::algorithms::{Composition, Order};
 use crate::blocks::{INLINE_NANOSECONDS, PerWorker, for_each, sum_slots};
 use crate::noise::{Noise, Purpose};

@@ -1,0 +1,238 @@
+//! The generator network on the real command line, at sizes that take seconds.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::{Done, Place, checkpoints, number, numbers, summary, tidy};
+
+const TINY: &str = "fit generator --images 64 --particles 1 --epochs 1 --batch 32";
+
+/// The width and the height of a PNG file.
+fn png_size(path: &Path) -> (u32, u32) {
+    let bytes = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    assert_eq!(&bytes[1..4], b"PNG", "{}", path.display());
+    let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+    (number(16), number(20))
+}
+
+/// The size of a grid of so many columns and rows.
+fn grid(columns: u32, rows: u32) -> (u32, u32) {
+    (68 * columns + 4, 68 * rows + 4)
+}
+
+/// Expects an array of floats of this shape, all within [-1, 1].
+#[track_caller]
+fn images(path: &Path, shape: &[usize]) -> Vec<f64> {
+    let array = motes::npz::parse_npy(&fs::read(path).unwrap()).unwrap();
+    assert_eq!(array.shape, shape);
+    assert!(array.values.iter().all(|v| v.abs() <= 1.0));
+    array.values
+}
+
+/// A checkpoint's bytes but for the time spent.
+fn checkpoint(run: &Path) -> Vec<u8> {
+    let bytes = fs::read(checkpoints(run).last().expect("a checkpoint")).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    bytes[8 + length..].to_vec()
+}
+
+/// Expects that two finished runs agree in every bit but the time they took.
+#[track_caller]
+fn same_bits(a: &Path, b: &Path) {
+    for file in [
+        "trace.csv",
+        "weights.safetensors",
+        "posterior.npz",
+        "pictures/samples.png",
+        "pictures/reconstructions.png",
+    ] {
+        assert!(fs::read(a.join(file)).unwrap() == fs::read(b.join(file)).unwrap(), "{file} differs");
+    }
+    assert!(checkpoint(a) == checkpoint(b), "the checkpoints differ");
+    let timeless = |run: &Path| {
+        let mut json = summary(run);
+        json.as_object_mut().unwrap().remove("time").expect("a summary knows its time");
+        json
+    };
+    assert_eq!(timeless(a), timeless(b));
+}
+
+#[test]
+fn a_training_leaves_its_files_and_the_tasks_use_them() {
+    let place = Place::new();
+    let done = place.motes(&format!("{TINY} --out run"));
+    done.ok();
+    assert!(
+        done.err.contains("64 images, 32 in a batch, 2 steps in an epoch, 2 steps in all"),
+        "{}",
+        done.err
+    );
+    assert!(done.err.contains("memory: about"), "{}", done.err);
+    let run = place.path("run");
+    tidy(&run);
+    assert_eq!(place.text("run/trace.csv").lines().count(), 3);
+    let json = summary(&run);
+    assert_eq!(numbers(&json["loss_by_epoch"]).len(), 1);
+    assert!(number(&json["metrics"]["loss"]) > 0.0);
+    let page = place.text("run/report.html");
+    assert!(page.contains("data:image/png;base64,") && page.contains("generator"));
+    place.motes("report run").ok();
+    assert_eq!(place.text("run/report.html"), page);
+    assert_eq!(png_size(&run.join("pictures/samples.png")), grid(16, 4));
+    assert_eq!(png_size(&run.join("pictures/reconstructions.png")), grid(16, 8));
+
+    let done = place.motes("inpaint run --count 3 --steps 5");
+    done.ok();
+    assert!(done.out.contains("3 images: MSE"), "{}", done.out);
+    assert_eq!(png_size(&run.join("inpaint.png")), grid(3, 3));
+    images(&run.join("inpaint.npy"), &[3, 1, 32, 32]);
+    let json: serde_json::Value = serde_json::from_str(&place.text("run/inpaint.json")).unwrap();
+    assert!(number(&json["mse"]) > 0.0 && number(&json["mse_hole"]) > 0.0);
+    for from in ["prior", "gaussian", "labels"] {
+        place.motes(&format!("synthesize run --from {from} --count 20")).ok();
+        assert_eq!(png_size(&run.join(format!("synthesize-{from}.png"))), grid(16, 2));
+        images(&run.join(format!("synthesize-{from}.npy")), &[20, 1, 32, 32]);
+    }
+    place.motes("synthesize run --from mixture --components 2 --count 5 --output elsewhere").ok();
+    let a = images(&place.path("elsewhere/synthesize-mixture.npy"), &[5, 1, 32, 32]);
+    place.motes("synthesize run --from mixture --components 2 --count 5 --seed 1 --output elsewhere").ok();
+    assert_ne!(a, images(&place.path("elsewhere/synthesize-mixture.npy"), &[5, 1, 32, 32]));
+    place.motes("interpolate run --from 3 --to 5 --count 6").ok();
+    assert_eq!(png_size(&run.join("interpolate.png")), grid(8, 1));
+    images(&run.join("interpolate.npy"), &[6, 1, 32, 32]);
+    let done = place.motes("reconstruct run --count 10");
+    assert!(done.ok().out.contains("10 images: MSE"), "{}", done.out);
+    assert_eq!(png_size(&run.join("reconstruct.png")), grid(10, 2));
+    images(&run.join("reconstruct.npy"), &[10, 1, 32, 32]);
+
+    // The same again from its config, and more steps than before.
+    place.motes("fit --config run/config.toml --out again --quiet").ok();
+    same_bits(&run, &place.path("again"));
+    place.motes("resume again --steps 4 --quiet").ok();
+    place.motes(&format!("{} --steps 4 --out longer --quiet", TINY.replace("--epochs 1", ""))).ok();
+    same_bits(&place.path("longer"), &place.path("again"));
+}
+
+#[test]
+fn all_algorithms_train_and_threads_and_breaks_change_no_bit() {
+    let place = Place::new();
+    for algorithm in ["pgd --particles 2", "abp --chain 2", "short-run --chain 2", "vae"] {
+        let name = algorithm.split(' ').next().unwrap();
+        let fit = format!(
+            "fit generator --images 40 --batch 16 --steps 4 --checkpoint-every 1 --algorithm {algorithm} --quiet --no-report"
+        );
+        place.motes(&format!("{fit} --threads 1 --out {name}1")).ok();
+        place.motes(&format!("{fit} --threads 3 --out {name}3")).ok();
+        same_bits(&place.path(&format!("{name}1")), &place.path(&format!("{name}3")));
+        // Back to the older generation: the newer one is torn.
+        let broken = place.path(&format!("{name}3"));
+        let newest = checkpoints(&broken).pop().unwrap();
+        let bytes = fs::read(&newest).unwrap();
+        fs::write(&newest, &bytes[..bytes.len() - 9]).unwrap();
+        let done = place.motes(&format!("resume {name}3 --threads 2 --quiet --no-report"));
+        assert!(done.ok().err.contains("an older generation is used"), "{}", done.err);
+        same_bits(&place.path(&format!("{name}1")), &broken);
+    }
+}
+
+#[test]
+fn an_interrupt_leaves_a_checkpoint_and_the_resumed_run_the_same_bits() {
+    let place = Place::new();
+    let fit = "fit generator --images 64 --particles 1 --batch 32 --no-report --quiet";
+    let child = place.spawn(&format!("{fit} --steps 100000 --out run --checkpoint-every 3"));
+    let began = Instant::now();
+    while checkpoints(&place.path("run")).is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(120), "no checkpoint appears");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let signal = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(signal.success());
+    let done = Done::wait(child);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    let rows = place.text("run/trace.csv").lines().count() - 1;
+    let total = rows + 3;
+    // A little further than it came.
+    let config = place.text("run/config.toml").replace("steps = 100000", &format!("steps = {total}"));
+    place.write("run/config.toml", config);
+    place.motes("resume run --no-report --quiet").ok();
+    place.motes(&format!("{fit} --steps {total} --out whole --checkpoint-every 3")).ok();
+    same_bits(&place.path("whole"), &place.path("run"));
+}
+
+#[test]
+fn folders_of_images_are_read_once_and_then_from_the_cache() {
+    let place = Place::new();
+    place.bare(&format!("{TINY} --out grey"));
+    fs::create_dir_all(place.path("faces/img_align")).unwrap();
+    for i in 0..6 {
+        let from = if i % 2 == 0 { "samples" } else { "reconstructions" };
+        let to = place.path(&format!("faces/img_align/{i}.png"));
+        fs::copy(place.path(&format!("grey/pictures/{from}.png")), to).unwrap();
+    }
+    place.write("faces/list.txt", "not an image");
+    let fit = |words: &str| {
+        let mut command =
+            place.command(&format!("fit generator --particles 2 --batch 3 --quiet --no-report {words}"));
+        command.env("XDG_CACHE_HOME", place.path("cache"));
+        Done::of(&mut command)
+    };
+    fit("--data faces --steps 2 --out first").ok();
+    assert_eq!(fs::read_dir(place.path("cache/motes")).unwrap().count(), 1);
+    let config = place.text("first/config.toml");
+    assert!(config.contains("channels = 3") && config.contains("images = 6"), "{config}");
+    fit("--data faces --steps 2 --out second").ok();
+    same_bits(&place.path("first"), &place.path("second"));
+    // A damaged cache is made again; a file that is no image is named.
+    let cache = fs::read_dir(place.path("cache/motes")).unwrap().next().unwrap().unwrap().path();
+    fs::write(&cache, "MOTESIM1 nonsense").unwrap();
+    fit("--data faces --steps 2 --out third").ok();
+    same_bits(&place.path("first"), &place.path("third"));
+    place.write("faces/img_align/9.jpg", "no JPEG");
+    fit("--data faces --steps 2 --out bad").refused(&["9.jpg", "cannot be decoded", "replace or remove it"]);
+    // Held-out images of the same folder are what is inpainted.
+    fs::remove_file(place.path("faces/img_align/9.jpg")).unwrap();
+    fit("--data faces --images 4 --steps 2 --out part").ok();
+    place.motes("inpaint part --count 9 --steps 2 --mask 0,0,32,16").ok();
+    assert_eq!(png_size(&place.path("part/inpaint.png")), grid(2, 3));
+    images(&place.path("part/inpaint.npy"), &[2, 3, 32, 32]);
+    place.refuses("inpaint first --count 1", &["all images of", "name others with --images"]);
+    place.refuses("synthesize part --from labels", &["no labels", "--labels"]);
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_in_a_sentence() {
+    let place = Place::in_memory();
+    for (words, pieces) in [
+        ("--images 0", &["0 images", "10000", "--images from 1"][..]),
+        ("--images 99999999", &["99999999", "10000"]),
+        ("--algorithm adp", &["adp", "abp"]),
+        ("--algorithm abp --particles 3", &["one particle", "--particles"]),
+        ("--chain 3", &["--chain", "abp"]),
+        ("--batch 0", &["--batch 0"]),
+        ("--step-size -1", &["--step-size -1", "positive"]),
+        ("--lambda nan", &["--lambda NaN"]),
+        ("--theta-rate 1 --lambda 1", &["--theta-rate", "--lambda"]),
+        ("--epochs 1 --steps 1", &["--epochs", "--steps"]),
+        ("--channels 2", &["--channels 2", "3"]),
+        ("--images 65 --particles 1 --batch 32", &["single one", "--batch"]),
+        ("--data nowhere", &["nowhere", "check the path"]),
+        ("--particles 100000000000", &["particles x", "bytes", "are available", "--particles"]),
+        ("--threads 0", &["--threads 0"]),
+        ("--batchnorm three-pass", &["three-pass", "two-pass"]),
+        ("--algorithm vae --batchnorm one-pass", &["one-pass", "vae"]),
+    ] {
+        place.refuses(&format!("fit generator {words} --out run"), pieces);
+    }
+    place.write("text.txt", "hello");
+    place.refuses("fit generator --data text.txt --out run", &["text.txt", "neither an IDX file"]);
+    fs::create_dir(place.path("empty")).unwrap();
+    place.refuses("fit generator --data empty --out run", &["holds no .jpg or .png files"]);
+    place.refuses("inpaint empty", &["is not the run of a generator"]);
+    place.refuses("inpaint empty --mask 5,5,5,9", &["--mask 5,5,5,9", "10,10,22,22"]);
+    place.refuses("inpaint empty --mask 0,0,32,32", &["leaves no pixel"]);
+    place.refuses("synthesize empty --from gaussian --components 3", &["--components", "mixture"]);
+    place.refuses("fit generatr", &["generatr"]);
+}

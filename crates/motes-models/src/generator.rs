@@ -1,0 +1,30 @@
+//! The generator network of Sec. gen: images decoded from latents by a convolutional network.
+
+mod batch;
+mod decoder;
+mod elementwise;
+mod encoder;
+mod ends;
+mod inpainting;
+mod lanes;
+pub mod layers;
+mod linear;
+mod network;
+mod packed;
+mod product;
+mod stream;
+mod synthesis;
+mod training;
+mod weights;
+mod winograd;
+
+pub use decoder::{Decoder, ImageLoss, Mode, Tensor, Wanted};
+pub use encoder::Encoder;
+pub use inpainting::{Found, Search, inpaint};
+pub use linear::LinearDecoder;
+pub use network::Network;
+pub use synthesis::Mixture;
+pub use training::{
+    About, Algorithm, BatchNorm, Damage, Inference, Seen, Settings, State, Targets, ThetaRule, Trainer,
+    TrainingError, load_weights, save_weights,
+};

@@ -1,0 +1,427 @@
+//! Convolutions of 64 to 64 channels on 16 x 16 pixels by Winograd's algorithm F(4 x 4, r x r), forward and backward.
+//!
+//! Own code because the Rust frameworks' convolutions need three to ten times PyTorch's time on this network, and this
+//! less than its. In one dimension, y = A'[(G g) . (B' d)] gives four outputs of a kernel g with r taps from N = r + 3
+//! inputs d with N products: 64 instead of 400 for a tile of the 5 x 5 kernel, 36 instead of 144 for the 3 x 3. The
+//! gradients are its adjoints: of the kernel, G'[(A y) . (B' d)]; of the input, B[(G g) . (A y)]. In between, products
+//! with the same index in the tile are matrix products over channels.
+//!
+//! Images are channels last: [row][column][channel].
+
+use super::lanes::{LANES, Lanes};
+use super::product::{Matrix, product};
+use motes::simd::dispatch;
+
+/// Channels of input and output.
+pub(super) const CHANNELS: usize = 64;
+/// Rows, and columns, of an image.
+pub(super) const SIZE: usize = 16;
+/// Values of one image.
+pub(super) const IMAGE: usize = SIZE * SIZE * CHANNELS;
+/// Images transformed at once: their products with the weights of one index run in the first two levels of the cache.
+pub(super) const TOGETHER: usize = 6;
+
+/// Rows, and columns, of a tile of the output.
+const TILE: usize = 4;
+/// Tiles of an image.
+const TILES: usize = (SIZE / TILE) * (SIZE / TILE);
+const MATRIX: usize = CHANNELS * CHANNELS;
+/// From one index of the tile to the next: not a power of two, which would put all of them into the same cache set.
+const STRIDE: usize = TOGETHER * TILES * CHANNELS + 2 * LANES;
+
+/// Room for the transforms of [`TOGETHER`] images.
+pub(super) struct Transforms {
+    input: Vec<f32>,
+    output: Vec<f32>,
+    products: Vec<f32>,
+}
+
+impl Transforms {
+    /// Room for either kernel size.
+    pub fn new() -> Self {
+        let room = || vec![0.0; 64 * STRIDE];
+        Self { input: room(), output: room(), products: room() }
+    }
+}
+
+/// One layer's transformed weights; N is 8 for a 5 x 5 kernel and 6 for 3 x 3.
+pub(super) struct Winograd<const N: usize> {
+    /// For each index of the tile, [input][output].
+    forward: Vec<f32>,
+    /// For each index of the tile, [output][input].
+    backward: Vec<f32>,
+}
+
+impl<const N: usize> Winograd<N> {
+    /// Taps of the kernel in a row.
+    const KERNEL: usize = N + 1 - TILE;
+    /// The length of a layer's weights in the domain of the products.
+    pub const WEIGHTS: usize = N * N * MATRIX;
+
+    /// Without weights yet.
+    pub fn new() -> Self {
+        Self { forward: vec![0.0; Self::WEIGHTS], backward: vec![0.0; Self::WEIGHTS] }
+    }
+
+    /// Takes the weights [output][input][row][column], each output's times its scale.
+    pub fn set(&mut self, weights: &[f32], scale: &[f32]) {
+        let taps = Self::KERNEL * Self::KERNEL;
+        let g = kernel_transform::<N>();
+        for (pair, w) in weights.chunks_exact(taps).enumerate() {
+            let (output, input) = (pair / CHANNELS, pair % CHANNELS);
+            let mut half = [[0.0f64; 5]; N];
+            for (half, g) in half.iter_mut().zip(&g) {
+                for q in 0..Self::KERNEL {
+                    half[q] = (0..Self::KERNEL).map(|p| g[p] * f64::from(w[p * Self::KERNEL + q])).sum();
+                }
+            }
+            for i in 0..N {
+                for j in 0..N {
+                    let u: f64 = (0..Self::KERNEL).map(|q| half[i][q] * g[j][q]).sum();
+                    let u = (u * f64::from(scale[output])) as f32;
+                    self.forward[(i * N + j) * MATRIX + input * CHANNELS + output] = u;
+                    self.backward[(i * N + j) * MATRIX + output * CHANNELS + input] = u;
+                }
+            }
+        }
+    }
+
+    /// `output = input * weights + bias` for some images.
+    pub fn forward(&self, input: &[f32], bias: &[f32], output: &mut [f32], space: &mut Transforms) {
+        let pairs = input.chunks(TOGETHER * IMAGE).zip(output.chunks_mut(TOGETHER * IMAGE));
+        for (input, output) in pairs {
+            let rows = input.len() / IMAGE * TILES;
+            transform_input(N, input, &mut space.input);
+            for f in 0..N * N {
+                let v = Matrix::rows(&space.input[f * STRIDE..], CHANNELS);
+                let u = &self.forward[f * MATRIX..][..MATRIX];
+                product([rows, CHANNELS, CHANNELS], v, u, &mut space.products[f * STRIDE..], false);
+            }
+            collect_output(N, &space.products, bias, output);
+        }
+    }
+
+    /// For some images: adds the gradient with respect to the input to `d_input`; and, given the input and where to, adds
+    /// the gradient with respect to the transformed weights.
+    pub fn backward(
+        &self,
+        d_output: &[f32],
+        d_input: &mut [f32],
+        mut weights: Option<(&[f32], &mut [f32])>,
+        space: &mut Transforms,
+    ) {
+        let pairs = d_output.chunks(TOGETHER * IMAGE).zip(d_input.chunks_mut(TOGETHER * IMAGE));
+        for (part, (d_output, d_input)) in pairs.enumerate() {
+            let rows = d_output.len() / IMAGE * TILES;
+            spread_output(N, d_output, &mut space.output);
+            if let Some((input, d_weights)) = &mut weights {
+                transform_input(N, &input[part * TOGETHER * IMAGE..][..d_output.len()], &mut space.input);
+                for f in 0..N * N {
+                    let v = Matrix::transposed(&space.input[f * STRIDE..], CHANNELS);
+                    let du = &mut d_weights[f * MATRIX..][..MATRIX];
+                    product([CHANNELS, rows, CHANNELS], v, &space.output[f * STRIDE..], du, true);
+                }
+            }
+            for f in 0..N * N {
+                let e = Matrix::rows(&space.output[f * STRIDE..], CHANNELS);
+                let u = &self.backward[f * MATRIX..][..MATRIX];
+                product([rows, CHANNELS, CHANNELS], e, u, &mut space.products[f * STRIDE..], false);
+            }
+            add_input(N, &space.products, d_input);
+        }
+    }
+
+    /// The gradient with respect to the weights [output][input][row][column] from that of the transformed ones.
+    pub fn weight_gradient(transformed: &[f32], weights: &mut [f32]) {
+        let taps = Self::KERNEL * Self::KERNEL;
+        let g = kernel_transform::<N>();
+        for (pair, w) in weights.chunks_exact_mut(taps).enumerate() {
+            let (output, input) = (pair / CHANNELS, pair % CHANNELS);
+            let mut half = [[0.0f64; 5]; N];
+            for i in 0..N {
+                for j in 0..N {
+                    let du = f64::from(transformed[(i * N + j) * MATRIX + input * CHANNELS + output]);
+                    for q in 0..Self::KERNEL {
+                        half[i][q] += du * g[j][q];
+                    }
+                }
+            }
+            for (tap, w) in w.iter_mut().enumerate() {
+                let (p, q) = (tap / Self::KERNEL, tap % Self::KERNEL);
+                *w = (0..N).map(|i| g[i][p] * half[i][q]).sum::<f64>() as f32;
+            }
+        }
+    }
+}
+
+/// G: the powers of each point over the product of its distances to the others, the last row for the point at infinity.
+fn kernel_transform<const N: usize>() -> [[f64; 5]; N] {
+    let points = &[0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5][..N - 1];
+    let mut g = [[0.0; 5]; N];
+    for (row, &a) in g.iter_mut().zip(points) {
+        let distances: f64 = points.iter().filter(|&&b| b != a).map(|b| a - b).product();
+        // B's first row is taken with a positive constant term.
+        let divisor = if a == 0.0 { distances.abs() } else { distances };
+        for (p, value) in row.iter_mut().enumerate() {
+            *value = a.powi(p as i32) / divisor;
+        }
+    }
+    g[N - 1][N - TILE] = 1.0;
+    g
+}
+
+/// Two numbers from the parts that do not and do change sign with the point's.
+#[inline(always)]
+fn both<const FMA: bool>(even: Lanes<FMA>, odd: Lanes<FMA>) -> [Lanes<FMA>; 2] {
+    [even + odd, even - odd]
+}
+
+/// B' d.
+#[inline(always)]
+fn input_1d<const FMA: bool, const N: usize>(d: [Lanes<FMA>; N]) -> [Lanes<FMA>; N] {
+    let mut v = d;
+    if N == 8 {
+        v[0] = (d[4] - d[2]).scaled_plus(5.25, d[0] - d[6]);
+        v[7] = (d[3] - d[5]).scaled_plus(5.25, d[7] - d[1]);
+        [v[1], v[2]] = both(d[4].scaled_plus(-4.25, d[2] + d[6]), d[3].scaled_plus(-4.25, d[1] + d[5]));
+        let odd = |a: usize, b: usize| d[3].scaled_plus(-2.5, d[a].scaled_plus(0.5, d[b] + d[b]));
+        [v[3], v[4]] = both(d[4].scaled_plus(-1.25, d[2].scaled_plus(0.25, d[6])), odd(1, 5));
+        [v[5], v[6]] = both(d[4].scaled_plus(-5.0, d[2].scaled_plus(4.0, d[6])), odd(5, 1));
+    } else {
+        v[0] = d[2].scaled_plus(-5.0, d[0].scaled_plus(4.0, d[4]));
+        v[5] = d[3].scaled_plus(-5.0, d[1].scaled_plus(4.0, d[5]));
+        [v[1], v[2]] = both(d[2].scaled_plus(-4.0, d[4]), d[1].scaled_plus(-4.0, d[3]));
+        let odd = d[3] - d[1];
+        [v[3], v[4]] = both(d[4] - d[2], odd + odd);
+    }
+    v
+}
+
+/// B m, the adjoint of [`input_1d`].
+#[inline(always)]
+fn input_adjoint_1d<const FMA: bool, const N: usize>(m: [Lanes<FMA>; N]) -> [Lanes<FMA>; N] {
+    let mut d = m;
+    let [e1, o1] = both(m[1], m[2]);
+    let [e2, o2] = both(m[3], m[4]);
+    if N == 8 {
+        let [e3, o3] = both(m[5], m[6]);
+        d[0] = m[0];
+        d[1] = o3.scaled_plus(2.0, o2.scaled_plus(0.5, o1 - m[7]));
+        d[2] = e3.scaled_plus(4.0, e2.scaled_plus(0.25, m[0].scaled_plus(-5.25, e1)));
+        d[3] = (o2 + o3).scaled_plus(-2.5, o1.scaled_plus(-4.25, m[7].scaled_plus(5.25, Lanes::zero())));
+        d[4] = e3.scaled_plus(
+            -5.0,
+            e2.scaled_plus(-1.25, e1.scaled_plus(-4.25, m[0].scaled_plus(5.25, Lanes::zero()))),
+        );
+        d[5] = o3.scaled_plus(0.5, o2.scaled_plus(2.0, m[7].scaled_plus(-5.25, o1)));
+        d[6] = (e1 - m[0]) + (e2 + e3);
+        d[7] = m[7];
+    } else {
+        d[0] = m[0].scaled_plus(4.0, Lanes::zero());
+        d[1] = o2.scaled_plus(-2.0, (m[5] - o1).scaled_plus(4.0, Lanes::zero()));
+        d[2] = m[0].scaled_plus(-5.0, e1.scaled_plus(-4.0, Lanes::zero() - e2));
+        d[3] = m[5].scaled_plus(-5.0, o2.scaled_plus(2.0, o1));
+        d[4] = m[0] + (e1 + e2);
+        d[5] = m[5];
+    }
+    d
+}
+
+/// A' m.
+#[inline(always)]
+fn output_1d<const FMA: bool, const N: usize>(m: [Lanes<FMA>; N]) -> [Lanes<FMA>; TILE] {
+    let [e1, o1] = both(m[1], m[2]);
+    let [e2, o2] = both(m[3], m[4]);
+    let mut y = [
+        m[0] + (e1 + e2),
+        o2.scaled_plus(2.0, o1),
+        e2.scaled_plus(4.0, e1),
+        o2.scaled_plus(8.0, o1) + m[N - 1],
+    ];
+    if N == 8 {
+        let [e3, o3] = both(m[N - 3], m[N - 2]);
+        y = [y[0] + e3, o3.scaled_plus(0.5, y[1]), e3.scaled_plus(0.25, y[2]), o3.scaled_plus(0.125, y[3])];
+    }
+    y
+}
+
+/// A y, the adjoint of [`output_1d`].
+#[inline(always)]
+fn output_adjoint_1d<const FMA: bool, const N: usize>(y: [Lanes<FMA>; TILE]) -> [Lanes<FMA>; N] {
+    let mut m = [y[0]; N];
+    [m[1], m[2]] = both(y[0] + y[2], y[1] + y[3]);
+    [m[3], m[4]] = both(y[2].scaled_plus(4.0, y[0]), y[3].scaled_plus(8.0, y[1] + y[1]));
+    if N == 8 {
+        let half = y[1].scaled_plus(0.5, Lanes::zero());
+        [m[N - 3], m[N - 2]] = both(y[2].scaled_plus(0.25, y[0]), y[3].scaled_plus(0.125, half));
+    }
+    m[N - 1] = y[3];
+    m
+}
+
+/// The tiles of an image: its first row and column, and the channels of one vector.
+#[inline(always)]
+fn pieces() -> impl Iterator<Item = (usize, usize, usize, usize)> {
+    (0..TILES).flat_map(|t| {
+        (0..CHANNELS)
+            .step_by(LANES)
+            .map(move |c| (t, TILE * (t / (SIZE / TILE)), TILE * (t % (SIZE / TILE)), c))
+    })
+}
+
+macro_rules! by_size {
+    ($(#[$meta:meta])* $name:ident = $kernel:ident($($arg:ident: $ty:ty),*)) => {
+        $(#[$meta])*
+        fn $name(n: usize, $($arg: $ty),*) {
+            #[inline(always)]
+            fn five<const FMA: bool>($($arg: $ty),*) {
+                $kernel::<FMA, 8>($($arg),*)
+            }
+            #[inline(always)]
+            fn three<const FMA: bool>($($arg: $ty),*) {
+                $kernel::<FMA, 6>($($arg),*)
+            }
+            dispatch! { fn by_five($($arg: $ty),*) = five }
+            dispatch! { fn by_three($($arg: $ty),*) = three }
+            if n == 8 { by_five($($arg),*) } else { by_three($($arg),*) }
+        }
+    };
+}
+
+by_size! {
+    /// B' d B of each tile of the images, d with zeros around.
+    transform_input = transform_input_kernel(images: &[f32], transformed: &mut [f32])
+}
+by_size! {
+    /// A' m A of each tile, and the bias.
+    collect_output = collect_output_kernel(products: &[f32], bias: &[f32], images: &mut [f32])
+}
+by_size! {
+    /// A y A' of each tile: the adjoint of [`collect_output`].
+    spread_output = spread_output_kernel(images: &[f32], transformed: &mut [f32])
+}
+by_size! {
+    /// Adds B m B' of each tile to the images: the adjoint of [`transform_input`].
+    add_input = add_input_kernel(products: &[f32], images: &mut [f32])
+}
+
+#[inline(always)]
+fn transform_input_kernel<const FMA: bool, const N: usize>(images: &[f32], transformed: &mut [f32]) {
+    let padding = (N - TILE) / 2;
+    for (number, image) in images.chunks_exact(IMAGE).enumerate() {
+        for (t, row, column, c) in pieces() {
+            let mut half = [[Lanes::<FMA>::zero(); N]; N];
+            for x in 0..N {
+                let column = (column + x).wrapping_sub(padding);
+                if column >= SIZE {
+                    continue;
+                }
+                let mut d = [Lanes::zero(); N];
+                for (y, d) in d.iter_mut().enumerate() {
+                    let row = (row + y).wrapping_sub(padding);
+                    if row < SIZE {
+                        *d = Lanes::load(&image[(row * SIZE + column) * CHANNELS + c..]);
+                    }
+                }
+                let v = input_1d(d);
+                for y in 0..N {
+                    half[y][x] = v[y];
+                }
+            }
+            for (y, half) in half.into_iter().enumerate() {
+                for (x, v) in input_1d(half).into_iter().enumerate() {
+                    v.store(&mut transformed[(y * N + x) * STRIDE + (number * TILES + t) * CHANNELS + c..]);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn collect_output_kernel<const FMA: bool, const N: usize>(
+    products: &[f32],
+    bias: &[f32],
+    images: &mut [f32],
+) {
+    for (number, image) in images.chunks_exact_mut(IMAGE).enumerate() {
+        for (t, row, column, c) in pieces() {
+            let bias = Lanes::<FMA>::load(&bias[c..]);
+            let mut half = [[Lanes::<FMA>::zero(); N]; TILE];
+            for x in 0..N {
+                let mut m = [Lanes::zero(); N];
+                for (y, m) in m.iter_mut().enumerate() {
+                    *m = Lanes::load(&products[(y * N + x) * STRIDE + (number * TILES + t) * CHANNELS + c..]);
+                }
+                let v = output_1d(m);
+                for y in 0..TILE {
+                    half[y][x] = v[y];
+                }
+            }
+            for (y, half) in half.into_iter().enumerate() {
+                for (x, v) in output_1d(half).into_iter().enumerate() {
+                    (v + bias).store(&mut image[((row + y) * SIZE + column + x) * CHANNELS + c..]);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn spread_output_kernel<const FMA: bool, const N: usize>(images: &[f32], transformed: &mut [f32]) {
+    for (number, image) in images.chunks_exact(IMAGE).enumerate() {
+        for (t, row, column, c) in pieces() {
+            let mut half = [[Lanes::<FMA>::zero(); TILE]; N];
+            for x in 0..TILE {
+                let mut d = [Lanes::zero(); TILE];
+                for (y, d) in d.iter_mut().enumerate() {
+                    *d = Lanes::load(&image[((row + y) * SIZE + column + x) * CHANNELS + c..]);
+                }
+                let v = output_adjoint_1d::<FMA, N>(d);
+                for y in 0..N {
+                    half[y][x] = v[y];
+                }
+            }
+            for (y, half) in half.into_iter().enumerate() {
+                for (x, v) in output_adjoint_1d::<FMA, N>(half).into_iter().enumerate() {
+                    v.store(&mut transformed[(y * N + x) * STRIDE + (number * TILES + t) * CHANNELS + c..]);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn add_input_kernel<const FMA: bool, const N: usize>(products: &[f32], images: &mut [f32]) {
+    let padding = (N - TILE) / 2;
+    for (number, image) in images.chunks_exact_mut(IMAGE).enumerate() {
+        for (t, row, column, c) in pieces() {
+            let mut half = [[Lanes::<FMA>::zero(); N]; N];
+            for x in 0..N {
+                let mut m = [Lanes::zero(); N];
+                for (y, m) in m.iter_mut().enumerate() {
+                    *m = Lanes::load(&products[(y * N + x) * STRIDE + (number * TILES + t) * CHANNELS + c..]);
+                }
+                let v = input_adjoint_1d(m);
+                for y in 0..N {
+                    half[y][x] = v[y];
+                }
+            }
+            for (y, half) in half.into_iter().enumerate() {
+                let row = (row + y).wrapping_sub(padding);
+                if row >= SIZE {
+                    continue;
+                }
+                for (x, v) in input_adjoint_1d(half).into_iter().enumerate() {
+                    let column = (column + x).wrapping_sub(padding);
+                    if column < SIZE {
+                        let place = &mut image[(row * SIZE + column) * CHANNELS + c..];
+                        (v + Lanes::load(place)).store(place);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
