@@ -18,7 +18,7 @@ const MODELS: &[&str] = &["hierarchical", "logistic", "bnn"];
 pub enum Spec {
     Hierarchical { y: Vec<f64> },
     Logistic { train: Box<Classification>, test: Option<Box<Classification>>, options: Options },
-    Bnn { task: Box<ImageTask>, hidden: usize },
+    Bnn { task: Box<ImageTask>, hidden: usize, products: Products },
 }
 
 /// A model's data and what a run must remember of them.
@@ -114,8 +114,8 @@ impl Source {
     pub fn build<F: Real>(&self) -> Result<Box<dyn Model<F>>, String> {
         Ok(match &self.spec {
             Spec::Hierarchical { y } => Box::new(Hierarchical::new(y)),
-            Spec::Bnn { task, hidden } => {
-                Box::new(Bnn::of_task(task, *hidden, Products::Auto).map_err(|e| e.to_string())?)
+            Spec::Bnn { task, hidden, products } => {
+                Box::new(Bnn::of_task(task, *hidden, *products).map_err(|e| e.to_string())?)
             }
             Spec::Logistic { train, test, options } => {
                 Box::new(Logistic::new(train, test.as_deref(), *options).map_err(|e| e.to_string())?)
@@ -145,6 +145,7 @@ fn refuse_foreign_flags(model: &str, config: &Config) -> Result<(), String> {
         (network, "--classes", config.classes.is_some()),
         (network, "--subsample", config.subsample.is_some()),
         (network, "--hidden", config.hidden.is_some()),
+        (network, "--products", config.products.is_some()),
     ];
     match flags.iter().find(|(owners, _, given)| *given && !owners.contains(&model)) {
         Some((owners, flag, _)) => {
@@ -271,6 +272,7 @@ fn logistic(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
 fn bnn(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
     let mut notes = Vec::new();
     let hidden = *config.hidden.get_or_insert(40);
+    let products = *config.products.get_or_insert_default();
     let test_fraction = *config.test_fraction.get_or_insert(0.2);
     let split_seed = *config.split_seed.get_or_insert(0);
     let bytes = config.data.as_ref().map(read).transpose()?;
@@ -348,7 +350,8 @@ fn bnn(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
         test_rows: test,
         rows_dropped: 0,
     };
-    Ok(Source { spec: Spec::Bnn { task: Box::new(task), hidden }, sha256, notes, remember: Some(remember) })
+    let spec = Spec::Bnn { task: Box::new(task), hidden, products };
+    Ok(Source { spec, sha256, notes, remember: Some(remember) })
 }
 
 fn note_dropped(notes: &mut Vec<String>, file: &Path, dropped: usize) {
