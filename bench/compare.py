@@ -49,10 +49,12 @@ def cases():
             flags = ['--particles', n, '--steps', 400, '--step-size', 0.01, '--precision', f, '--algorithm', algorithm]
             yield Case('logistic', f'logistic {algorithm.upper()} N={n} K=400', f, 2 if soul and f == 'f64' else 3, ['logistic', *flags],
                        ['peer_blr.py', '--f', f, '--alg', algorithm, '--N', n, '--reps', 15], small if soul else pgd, 15)
-    for algorithm, n, steps, asked in [('pgd', 1, 300, 1.3), ('pgd', 10, 60, 1.6), ('pgd', 100, 20, 1.8), ('soul', 100, 10, 1.3)]:
-        flags = ['--particles', n, '--steps', steps, '--step-size', 0.1, '--algorithm', algorithm]
-        yield Case('bnn', f'bnn {algorithm.upper()} N={n} K={steps}', 'f32', asked, ['bnn', *flags],
-                   ['peer_bnn.py', '--alg', algorithm, '--N', n, '--steps', steps, '--reps', 3], [['--active', '--normal', 'hash']], 3)
+    for algorithm, n, steps, dense, sparse in [('pgd', 1, 300, 1.3, 1.3), ('pgd', 10, 60, 1.2, 1.6), ('pgd', 100, 20, 1.2, 1.8), ('soul', 100, 10, 1.3, 1.3)]:
+        for products, asked in [('dense', dense), ('sparse', sparse)]:
+            flags = ['--particles', n, '--steps', steps, '--step-size', 0.1, '--algorithm', algorithm, '--products', products]
+            yield Case('bnn', f'bnn {algorithm.upper()} N={n} K={steps} {products}', 'f32', asked, ['bnn', *flags],
+                       ['peer_bnn.py', '--alg', algorithm, '--N', n, '--steps', steps, '--reps', 3],
+                       [['--normal', 'erfinv'], ['--active', '--normal', 'hash']], 3)
 
 
 def fit(motes, flags):
@@ -140,9 +142,9 @@ def start(motes):
     return rows
 
 
-def normals(runs=3):
-    """Draws per second of one thread, by `cargo bench`: the best of some runs of the fastest sample."""
-    command = ['cargo', 'bench', '--quiet', '-p', 'motes', '--bench', 'noise', '--', 'normals', 'langevin', 'ziggurat']
+def rates(crate, bench, names, runs=3):
+    """Million items per second of each named benchmark, by `cargo bench`: the best of some runs of the fastest sample."""
+    command = ['cargo', 'bench', '--quiet', '-p', crate, '--bench', bench, '--', *names]
     rates, instructions = {}, ''
     for _ in range(runs):
         done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True)
@@ -152,7 +154,7 @@ def normals(runs=3):
         for line in done.stdout.splitlines():
             if line.startswith('instruction set'):
                 instructions = line
-            title = re.match(r'[│├╰─ ]*[├╰]─ (\w+)', line)
+            title = re.match(r'[│├╰─ ]*[├╰]─ (\w+|\(.*?\))', line)
             if title:
                 nested = line.startswith(('│', ' '))
                 group = group if nested else title[1]
@@ -161,12 +163,30 @@ def normals(runs=3):
             if rate:
                 value = float(rate[1]) * {'K': 1e-3, 'M': 1, 'G': 1e3}[rate[2]]
                 rates[name] = max(rates.get(name, 0), value)
+    return rates, instructions
+
+
+def products():
+    """The network's dense gradients beside a bare GEMM of the same shapes, on one thread."""
+    found, instructions = rates('motes-models', 'bnn', ['gradients', 'bare_gemm'])
+    print(f'One thread, GFLOP/s of both dense products ({instructions}):\n')
+    print('| particles | bare GEMM (the gemm crate) | gradients, dense | of the bare GEMM | gradients, sparse, as if dense |\n|---:|---:|---:|---:|---:|')
+    for n in (1, 10, 100):
+        bare, dense, sparse = (found[name] / 1e3 for name in (f'bare_gemm {n}', f'gradients ({n}, Dense)', f'gradients ({n}, Sparse)'))
+        print(f'| {n} | {bare:.0f} | {dense:.0f} | {dense / bare:.0%} | {sparse:.0f} |')
+    print(flush=True)
+    return found
+
+
+def normals():
+    """Draws per second of one thread."""
+    found, instructions = rates('motes', 'noise', ['normals', 'langevin', 'ziggurat'])
     print(f'One thread, millions of draws per second ({instructions}; the number behind a name is the length of a call):\n')
     print('| kernel | million/s | ns each |\n|---|---:|---:|')
-    for name, rate in rates.items():
+    for name, rate in found.items():
         print(f'| `{name}` | {rate:.0f} | {1e3 / rate:.2f} |')
     print(flush=True)
-    return rates
+    return found
 
 
 def limits(motes, rates):
@@ -211,6 +231,8 @@ def main():
     result = dict(date=datetime.datetime.now().isoformat(timespec='seconds'), load_before=os.getloadavg(), rounds=a.rounds)
     if {'toy', 'logistic', 'bnn'} & set(sections):
         result['comparisons'] = comparisons(motes, sections, a.rounds, a.only)
+    if 'bnn' in sections:
+        result['products'] = products()
     if 'start' in sections:
         result['start'] = start(motes)
     if 'normals' in sections:

@@ -8,6 +8,7 @@ use motes::record::Recording;
 use motes::settings::{
     Algorithm, Growth, InitParticles, JointUpdate, Preconditioner, Settings, StepDecay, WarmStart, unknown,
 };
+use motes_models::Products;
 use serde::{Deserialize, Serialize};
 
 /// The version of the file format; newer ones are refused.
@@ -98,6 +99,10 @@ config! {
     /// The number of hidden units (bnn) [default: 40]
     #[arg(long, value_name = "H", help_heading = "Data")]
     hidden: usize,
+    /// How products with the features are computed: auto, dense, sparse or full; all agree up to rounding, and --batch
+    /// always computes densely (bnn) [default: auto]
+    #[arg(long, value_name = "WAY", help_heading = "Data")]
+    products: Products,
     /// The number of generated observations D_x (hierarchical) [default: 100]
     #[arg(long, value_name = "D", help_heading = "Data")]
     dim: usize,
@@ -296,7 +301,8 @@ impl Config {
 
     /// The text of a config file.
     pub fn to_toml(&self) -> Result<String, String> {
-        if let Some(path) = [&self.data, &self.test].into_iter().flatten().find(|p| p.to_str().is_none()) {
+        let files = [&self.data, &self.test, &self.labels];
+        if let Some(path) = files.into_iter().flatten().find(|p| p.to_str().is_none()) {
             return Err(format!(
                 "the name of {} is not UTF-8 and cannot be kept in config.toml; rename it",
                 path.display()

@@ -103,7 +103,7 @@ pub fn gather(model: Option<&str>, mut flags: Config, mut file: Config) -> Resul
     flags.model = Some(model);
     file.make_way_for(&flags);
     let mut config = flags.or(file);
-    for path in [&mut config.data, &mut config.test].into_iter().flatten() {
+    for path in [&mut config.data, &mut config.test, &mut config.labels].into_iter().flatten() {
         // A run is resumed from anywhere.
         let absolute = std::path::absolute(&path);
         *path = absolute.map_err(|e| format!("cannot use {}: {e}; check the path", path.display()))?;

@@ -18,7 +18,7 @@ const MODELS: &[&str] = &["hierarchical", "logistic", "bnn"];
 pub enum Spec {
     Hierarchical { y: Vec<f64> },
     Logistic { train: Box<Classification>, test: Option<Box<Classification>>, options: Options },
-    Bnn { task: Box<ImageTask>, hidden: usize },
+    Bnn { task: Box<ImageTask>, hidden: usize, products: Products },
 }
 
 /// A model's data and what a run must remember of them.
@@ -137,8 +137,8 @@ impl Source {
     pub fn build<F: Real>(&self) -> Result<Box<dyn Model<F>>, String> {
         Ok(match &self.spec {
             Spec::Hierarchical { y } => Box::new(Hierarchical::new(y)),
-            Spec::Bnn { task, hidden } => {
-                Box::new(Bnn::of_task(task, *hidden, Products::Auto).map_err(|e| e.to_string())?)
+            Spec::Bnn { task, hidden, products } => {
+                Box::new(Bnn::of_task(task, *hidden, *products).map_err(|e| e.to_string())?)
             }
             Spec::Logistic { train, test, options } => {
                 Box::new(Logistic::new(train, test.as_deref(), *options).map_err(|e| e.to_string())?)
@@ -168,6 +168,7 @@ fn refuse_foreign_flags(model: &str, config: &Config) -> Result<(), String> {
         (network, "--classes", config.classes.is_some()),
         (network, "--subsample", config.subsample.is_some()),
         (network, "--hidden", config.hidden.is_some()),
+        (network, "--products", config.products.is_some()),
     ];
     match flags.iter().find(|(owners, _, given)| *given && !owners.contains(&model)) {
         Some((owners, flag, _)) => {
@@ -379,6 +380,7 @@ fn network(
     sha256: String,
 ) -> Source {
     let hidden = *config.hidden.get_or_insert(40);
+    let products = *config.products.get_or_insert_default();
     let (train, test) = (task.split.train.len(), task.split.test.len());
     notes.push(format!(
         "{train} rows to train on, {test} to test on, {} inputs, {hidden} hidden units",
@@ -398,7 +400,8 @@ fn network(
         test_rows: test,
         rows_dropped: 0,
     };
-    Source { spec: Spec::Bnn { task: Box::new(task), hidden }, sha256, notes, remember: Some(remember) }
+    let spec = Spec::Bnn { task: Box::new(task), hidden, products };
+    Source { spec, sha256, notes, remember: Some(remember) }
 }
 
 fn note_dropped(notes: &mut Vec<String>, file: &Path, dropped: usize) {

@@ -6,9 +6,13 @@ mod lanes;
 mod network;
 mod predictive;
 
+use std::str::FromStr;
+
 use motes::blocks::INLINE_NANOSECONDS;
 use motes::model::{LogDensity, MStep, Predictive, Prior, ThetaHessian};
+use motes::settings::unknown;
 use motes::{At, Model, ModelError, Real};
+use serde::{Deserialize, Serialize};
 
 use self::design::Design;
 use self::network::Pass;
@@ -25,7 +29,11 @@ pub struct Labelled<'a> {
 }
 
 /// How the products with the features are computed. All ways agree up to rounding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// Gradients over mini-batches are dense whatever is chosen: lists of entries are made for all rows together, and a batch
+/// picks its rows anew at each step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Products {
     /// Sparse or dense, whichever is less work for the features given.
     #[default]
@@ -36,6 +44,19 @@ pub enum Products {
     Sparse,
     /// Dense, over all columns: what the others are compared with.
     Full,
+}
+
+impl FromStr for Products {
+    type Err = String;
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "auto" => Ok(Products::Auto),
+            "dense" => Ok(Products::Dense),
+            "sparse" => Ok(Products::Sparse),
+            "full" => Ok(Products::Full),
+            _ => Err(unknown("way of computing products", word, &["auto", "dense", "sparse", "full"])),
+        }
+    }
 }
 
 /// A two-layer network without biases: I inputs, H hidden units, C classes.
