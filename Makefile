@@ -21,6 +21,6 @@ unit:
 bench:
 	bash bench/run.sh
 
-# Opens real reports in Chromium; needs node, npm and chromium. Screenshots go to a temporary directory that it names.
+# Opens real reports in Chromium, which it installs if need be. Screenshots go to a temporary directory that it names.
 test-browser:
 	bash crates/motes-cli/tests/browser/run.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Opens real reports in Chromium and looks at them. Needs node, npm and /usr/bin/chromium (or $CHROMIUM).
+# Opens real reports in Chromium and looks at them. Uses node, npm and /usr/bin/chromium (or $CHROMIUM); installs what is
+# missing by apt-get where that is allowed.
 # Usage: run.sh [DIRECTORY FOR SCREENSHOTS]
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -8,6 +9,13 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/motes-browser.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 shots=$(realpath -m "${1:-$(mktemp -d "${TMPDIR:-/tmp}/motes-screenshots.XXXXXX")}")
 chromium=${CHROMIUM:-/usr/bin/chromium}
+missing=()
+command -v node >/dev/null && command -v npm >/dev/null || missing+=(nodejs npm)
+command -v "$chromium" >/dev/null || missing+=(chromium)
+if [ ${#missing[@]} -gt 0 ] && command -v apt-get >/dev/null; then
+  as_root=$([ "$(id -u)" = 0 ] || echo sudo)
+  $as_root apt-get update -qq && $as_root apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null || true
+fi
 for need in node npm "$chromium"; do
   command -v "$need" >/dev/null || { echo "test-browser: $need is missing; install it (apt-get install nodejs npm chromium)" >&2; exit 2; }
 done
