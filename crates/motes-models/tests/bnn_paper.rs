@@ -128,7 +128,7 @@ fn figure_4(n: usize, splits: u32) {
 
 #[test]
 fn theta_and_clouds_are_as_in_figure_4() {
-    figure_4(10, 3);
+    figure_4(5, 3);
 }
 
 #[test]

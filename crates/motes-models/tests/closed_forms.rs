@@ -1,4 +1,5 @@
-//! Every algorithm against the toy model's closed forms, in one table whose rows can all fail.
+//! Every algorithm against the toy model's closed forms, in one table whose rows can all fail (the network's rows are in
+//! bnn_closed_forms.rs).
 
 mod common;
 
