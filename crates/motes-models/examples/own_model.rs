@@ -188,7 +188,7 @@ fn counts() -> Vec<Group> {
 
 /// The logarithm of the marginal likelihood, and the posterior mean of each effect, by the trapezoidal rule.
 fn integrate(groups: &[Group], theta: [f64; 3]) -> (f64, Vec<f64>) {
-    let (nodes, width) = (2001, 8.0 * theta[2].exp());
+    let (nodes, width) = (401, 8.0 * theta[2].exp());
     let node = |i: usize| width * (2.0 * i as f64 / (nodes - 1) as f64 - 1.0);
     let mut likelihood = 0.0;
     let mean = |group: &Group| {
@@ -261,6 +261,7 @@ pub fn main() -> Result<(), Error> {
     for (name, derivatives) in [("automatic", Derivatives::Automatic), ("by hand", Derivatives::ByHand)] {
         let (estimate, effects) = fit(&Poisson { groups: groups.clone(), derivatives })?;
         println!("{name:14} {:>9.4} {:>9.4} {:>9.4}", estimate[0], estimate[1], estimate[2]);
+        // The standard errors of these averages are some 0.002 and 0.005.
         for i in 0..3 {
             assert!(
                 (estimate[i] - theta[i]).abs() < 0.02,
@@ -278,9 +279,6 @@ pub fn main() -> Result<(), Error> {
     // One accept-reject decision that rounding tips over would set the two apart for good; none does here.
     assert!(apart(&answers[0].0, &answers[1].0) < 1e-6, "automatic and hand-written derivatives differ");
     assert!(apart(&answers[0].1, &answers[1].1) < 1e-6, "automatic and hand-written derivatives differ");
-    println!(
-        "both agree with numerical integration, and with each other to {:.0e}",
-        apart(&answers[0].0, &answers[1].0)
-    );
+    println!("both agree with numerical integration, and with each other to rounding");
     Ok(())
 }
