@@ -1,8 +1,8 @@
 # Everything a newcomer or CI calls. `make test` is the whole check.
 
-.PHONY: test fmt lint docs unit bench test-browser
+.PHONY: test fmt lint docs unit python test-python-full bench test-browser
 
-test: fmt lint docs unit
+test: fmt lint docs unit python
 
 fmt:
 	cargo fmt --all -- --check
@@ -16,6 +16,14 @@ docs:
 # Unit, integration and doc tests; the integration tests drive the real binary.
 unit:
 	cargo test --workspace --quiet
+
+# The Python package, in a virtual environment of its own under target/ (NumPy and pytest).
+python:
+	bash crates/motes-py/test.sh
+
+# The same with JAX, PyTorch, ArviZ, scikit-learn, matplotlib and mypy.
+test-python-full:
+	bash crates/motes-py/test.sh full
 
 # Motes beside its peers in one run, with ratios; installs the peers into bench/.venv.
 bench:

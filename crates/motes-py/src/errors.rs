@@ -31,7 +31,8 @@ fn diverged(sentence: String, step: u64, norm: f64, h: f64, suggestion: f64) -> 
 }
 
 /// Options of the command line as arguments of Python: `--step-size 0.1` becomes `step_size=0.1`.
-fn in_python(sentence: &str) -> String {
+#[pyfunction]
+pub fn in_python(sentence: &str) -> String {
     let mut out = String::with_capacity(sentence.len());
     let mut rest = sentence;
     while let Some(at) = rest.find("--") {

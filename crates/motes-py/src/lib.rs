@@ -4,6 +4,7 @@
 
 mod callables;
 mod errors;
+mod execute;
 mod problem;
 mod run;
 mod watch;
@@ -12,6 +13,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use super::errors::in_python;
     #[pymodule_export]
     use super::problem::{Problem, check};
     #[pymodule_export]

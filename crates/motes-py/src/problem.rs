@@ -1,7 +1,7 @@
 //! Models as Python gives them: a built-in one with its data, or callables.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use motes::{Model, Pool, Settings, memory};
 use motes_cli::config::{Config, Defaults, Precision};
@@ -15,9 +15,12 @@ use crate::errors::{exception, value_error};
 
 /// What a model is made of.
 pub enum Kind {
-    Builtin { config: Box<Config>, source: Box<Source>, table: Option<Table> },
+    Builtin { config: Box<Config>, source: Box<Source>, table: Option<Box<Table>>, shape: OnceLock<Shape> },
     Written(Arc<Callables>),
 }
+
+/// D_theta, D_x, names of theta, names of x.
+type Shape = (usize, usize, Vec<String>, Vec<String>);
 
 /// Data that were given as arrays, to be written beside a run's config.
 pub enum Table {
@@ -120,9 +123,19 @@ impl Problem {
     }
 
     /// Sizes and names: D_theta, D_x, names of theta, names of x.
-    fn shape(&self) -> PyResult<(usize, usize, Vec<String>, Vec<String>)> {
-        let model = self.kind.build::<f64>(&Trouble::default()).map_err(value_error)?;
-        Ok((model.d_theta(), model.d_x(), model.theta_names(), model.x_names()))
+    fn shape(&self) -> PyResult<Shape> {
+        let of = || -> Result<Shape, String> {
+            let model = self.kind.build::<f64>(&Trouble::default())?;
+            Ok((model.d_theta(), model.d_x(), model.theta_names(), model.x_names()))
+        };
+        match &*self.kind {
+            Kind::Builtin { shape, .. } => match shape.get() {
+                Some(known) => Ok(known.clone()),
+                None => of().map(|new| shape.get_or_init(|| new).clone()),
+            },
+            Kind::Written(_) => of(),
+        }
+        .map_err(value_error)
     }
 
     /// What should be known about the data, in a line each.
@@ -141,9 +154,8 @@ impl Problem {
 
 impl Problem {
     fn builtin(config: Config, source: Source, table: Option<Table>) -> Self {
-        Problem {
-            kind: Arc::new(Kind::Builtin { config: Box::new(config), source: Box::new(source), table }),
-        }
+        let (config, source, table) = (Box::new(config), Box::new(source), table.map(Box::new));
+        Problem { kind: Arc::new(Kind::Builtin { config, source, table, shape: OnceLock::new() }) }
     }
 
     /// The model of a run directory that needs no callables.
@@ -198,7 +210,7 @@ impl Kind {
         let path = std::path::absolute(dir.join(TABLE))
             .map_err(|e| format!("cannot use {}: {e}; check the path", dir.display()))?;
         (config.data, config.data_sha256) = (Some(path), Some(sha256(&bytes)));
-        if let Table::Observations(_) = table {
+        if let Table::Observations(_) = **table {
             config.target = Some("y".into());
         }
         Ok(Some(bytes))

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use motes::checkpoint::Generations;
-use motes::files::{Durable, write_atomically};
-use motes::record::{RunDirectory, TraceRows, posterior_npz, trace_header};
+use motes::record::{RunDirectory, posterior_npz};
 use motes::settings::Settings;
 use motes::{Ended, Error, Model, Pool, State, Summary, memory};
 use motes_cli::config::{Config, Precision};
@@ -17,8 +16,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::callables::{PyReal, Trouble};
-use crate::errors::{exception, value_error};
-use crate::problem::{Kind, Problem, TABLE, settings_from};
+use crate::errors::{exception, in_python, value_error};
+use crate::execute::{Executed, Start, execute, read_file, summary_of, write_table};
+use crate::problem::{Kind, Problem, settings_from};
 use crate::watch::{Signals, Watch, attended};
 
 /// A run in memory: all that its files would hold.
@@ -71,13 +71,6 @@ pub struct How {
     callback_every: u64,
 }
 
-/// Where a run begins.
-enum Start<F> {
-    Scratch { out: Option<PathBuf> },
-    Memory { state: State<F>, trace: Vec<u8>, seconds: f64 },
-    Directory(PathBuf),
-}
-
 /// Fits a model; the settings are JSON, named as in config.toml.
 #[pyfunction]
 #[pyo3(signature = (problem, settings, out, how))]
@@ -95,11 +88,11 @@ pub fn fit(
     let Resolved { config, settings, precision, .. } = raised(&trouble, resolved.map_err(value_error))?;
     match precision {
         Precision::F32 => {
-            let model = built::<f32>(&kind, &trouble)?;
+            let model = built::<f32>(py, &kind, &trouble)?;
             carry_out(py, kind, config, settings, trouble, model, Start::Scratch { out }, how)
         }
         Precision::F64 => {
-            let model = built::<f64>(&kind, &trouble)?;
+            let model = built::<f64>(py, &kind, &trouble)?;
             carry_out(py, kind, config, settings, trouble, model, Start::Scratch { out }, how)
         }
     }
@@ -132,12 +125,12 @@ pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>) -> PyResult
     let (precise, ended) = match precision {
         Precision::F32 => {
             let (done, ended) =
-                read(py, &kind, built::<f32>(&kind, &trouble)?, &dir, &config, settings, &trouble)?;
+                read(py, &kind, built::<f32>(py, &kind, &trouble)?, &dir, &config, settings, &trouble)?;
             (Precise::Single(done), ended)
         }
         Precision::F64 => {
             let (done, ended) =
-                read(py, &kind, built::<f64>(&kind, &trouble)?, &dir, &config, settings, &trouble)?;
+                read(py, &kind, built::<f64>(py, &kind, &trouble)?, &dir, &config, settings, &trouble)?;
             (Precise::Double(done), ended)
         }
     };
@@ -222,9 +215,9 @@ impl Run {
     /// The summary as people read it.
     fn table(&self) -> String {
         let place = self.path.clone().unwrap_or_else(|| "none (Fit.save writes them)".into());
-        of_either!(&self.precise, done => {
+        in_python(&of_either!(&self.precise, done => {
             motes_cli::show::summary(&done.summary, &*done.model, &done.settings, &done.state, &place)
-        })
+        }))
     }
 
     /// Writes a run directory.
@@ -254,7 +247,7 @@ impl Run {
                 let start = match &self.path {
                     Some(path) => Start::Directory(path.clone()),
                     None => Start::Memory {
-                        state: $done.state.clone(),
+                        state: Box::new($done.state.clone()),
                         trace: $done.trace.clone(),
                         seconds: $done.seconds,
                     },
@@ -324,14 +317,6 @@ impl Run {
     }
 }
 
-fn write_table(dir: &Path, table: Option<Vec<u8>>) -> Result<(), Error> {
-    use std::io::Write;
-    match table {
-        Some(bytes) => write_atomically(&dir.join(TABLE), Durable::Yes, |out| out.write_all(&bytes)),
-        None => Ok(()),
-    }
-}
-
 fn resolved(kind: &Kind, config: Config, trouble: &Trouble) -> Result<Resolved, String> {
     let auto = |settings: &Settings| {
         let model = kind.build::<f64>(trouble)?;
@@ -342,8 +327,8 @@ fn resolved(kind: &Kind, config: Config, trouble: &Trouble) -> Result<Resolved, 
     resolve(config, &kind.defaults(), kind.sha256(), auto)
 }
 
-fn built<F: PyReal>(kind: &Kind, trouble: &Trouble) -> PyResult<Arc<dyn Model<F>>> {
-    kind.build::<F>(trouble).map(Arc::from).map_err(value_error)
+fn built<F: PyReal>(py: Python<'_>, kind: &Kind, trouble: &Trouble) -> PyResult<Arc<dyn Model<F>>> {
+    py.detach(|| kind.build::<F>(trouble)).map(Arc::from).map_err(value_error)
 }
 
 /// What a callable raised comes before what the library made of it.
@@ -407,91 +392,6 @@ impl From<Done<f64>> for Precise {
     fn from(done: Done<f64>) -> Self {
         Precise::Double(done)
     }
-}
-
-struct Executed<F> {
-    state: State<F>,
-    trace: Vec<u8>,
-    summary: Summary,
-    seconds: f64,
-    ended: Ended,
-    notes: Vec<String>,
-}
-
-fn execute<F: PyReal>(
-    kind: &Kind,
-    config: &mut Config,
-    settings: &Settings,
-    model: &dyn Model<F>,
-    start: Start<F>,
-    watch: &mut Watch<'_>,
-    report: bool,
-) -> Result<Executed<F>, Error> {
-    let recording = config.recording();
-    let rows = TraceRows::new(settings, model.d_theta(), recording);
-    let mut notes = Vec::new();
-    let (mut state, mut directory, before) = match start {
-        Start::Scratch { out: None } => {
-            watch.trace = Some((rows, trace_header(model, settings).into_bytes()));
-            (motes::start(model, settings)?, None, 0.0)
-        }
-        Start::Scratch { out: Some(out) } => {
-            let table = kind.table_for(&out, config).map_err(Error::Settings)?;
-            let text = config.to_toml().map_err(Error::Settings)?;
-            let directory = RunDirectory::create(&out, &text, model, settings, recording)?;
-            write_table(&out, table)?;
-            (motes::start(model, settings)?, Some(directory), 0.0)
-        }
-        Start::Memory { state, trace, seconds } => {
-            watch.trace = Some((rows, trace));
-            (state, None, seconds)
-        }
-        Start::Directory(dir) => {
-            let mut state = State::initial(model, settings);
-            let (directory, warnings) = RunDirectory::resume(&dir, model, settings, recording, &mut state)?;
-            notes = warnings;
-            RunDirectory::write_config(&dir, &config.to_toml().map_err(Error::Settings)?)?;
-            if state.k == 0 {
-                state = motes::start(model, settings)?;
-            }
-            let before = directory.seconds_before();
-            (state, Some(directory), before)
-        }
-    };
-    let (ended, spent) = motes::run(model, settings, &mut state, directory.as_mut(), &mut [watch])?;
-    let seconds = before + spent.as_secs_f64();
-    let summary = summary_of(kind, config, settings, model, &state, seconds);
-    let trace = match &mut directory {
-        None => watch.trace.take().map_or(Vec::new(), |(_, text)| text),
-        Some(directory) => {
-            if ended == Ended::Complete {
-                directory.finish(model, settings, &state, spent, &summary)?;
-                if report {
-                    motes_cli::report::after_run(directory.path(), None);
-                }
-            }
-            read_file(&directory.path().join("trace.csv"))?
-        }
-    };
-    Ok(Executed { state, trace, summary, seconds, ended, notes })
-}
-
-fn summary_of<F: PyReal>(
-    kind: &Kind,
-    config: &Config,
-    settings: &Settings,
-    model: &dyn Model<F>,
-    state: &State<F>,
-    seconds: f64,
-) -> Summary {
-    let choices = serde_json::to_value(config).expect("a config is plain data");
-    let mut summary = Summary::of(model, settings, choices, state, seconds);
-    summary.data = kind.remember().map(|r| serde_json::to_value(r).expect("plain data"));
-    summary
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(Error::io("read", path))
 }
 
 /// Reads the last checkpoint of a run directory and changes nothing there.

@@ -80,7 +80,7 @@ def test_replicates_give_r_hat():
 
 
 def test_r_hat_agrees_with_its_definition():
-    from motes._fit import _r_hat
+    from motes._result import _r_hat
 
     random = np.random.default_rng(0)
     chains = random.normal(size=(4, 100, 2)) + np.array([0.0, 1.0]) * np.arange(4)[:, None, None]

@@ -17,9 +17,11 @@ True
 
 from ._core import __version__
 from ._errors import DivergedError
-from ._fit import Fit, Replicates, Step, fit, load
+from ._fit import fit, load
 from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression
 from ._own import Check, Checks, Model, check_model
+from ._result import Fit, Replicates
+from ._run import Step
 
 __all__ = [
     "BayesianNeuralNetwork",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 import numpy as np
 
 if TYPE_CHECKING:
-    from ._fit import Fit
+    from ._result import Fit
 
 
 def to_arviz(fits: Sequence["Fit"]) -> Any:

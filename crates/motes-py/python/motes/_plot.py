@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 import numpy as np
 
 if TYPE_CHECKING:
-    from ._fit import Fit
+    from ._result import Fit
 
 
 def plot(fits: Sequence["Fit"], components: int = 4, coordinates: int = 6) -> Any:

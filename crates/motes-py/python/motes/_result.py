@@ -1,0 +1,394 @@
+"""What comes of a fit."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import re
+from functools import cached_property
+from typing import Any, Callable, Iterator, Sequence
+
+import numpy as np
+
+from . import _arrays, _core
+from ._progress import Progress
+from ._run import Step, how_of, told, whole
+
+
+class Fit:
+    """A fitted model: estimates of theta, the cloud of particles, and how good they are.
+
+    Made by :func:`fit` and :func:`load`.
+
+    Examples
+    --------
+    >>> import motes
+    >>> fit = motes.fit(motes.Hierarchical([1.0, 2.0]), particles=5, steps=50, progress=False)
+    >>> fit
+    Fit(hierarchical by pgd, 50 of 50 steps, complete)
+    >>> longer = fit.resume(100, progress=False)
+    >>> longer.trace["theta"].shape
+    (101,)
+    """
+
+    def __init__(self, run: _core.Run, model: Any) -> None:
+        self._run = run
+        #: The model that was fitted.
+        self.model = model
+
+    @cached_property
+    def _posterior(self) -> dict[str, np.ndarray]:
+        with np.load(io.BytesIO(self._run.posterior())) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+
+    @cached_property
+    def _summary(self) -> dict[str, Any]:
+        return json.loads(self._run.summary())
+
+    @property
+    def theta(self) -> np.ndarray:
+        """The last theta."""
+        return np.array(self._summary["theta"]["last"])
+
+    @property
+    def theta_mean(self) -> np.ndarray:
+        """The mean of theta after burn-in: the estimate (NaN if the run ended before)."""
+        mean = self._summary["theta"]["mean"]
+        return np.full(len(self.theta), np.nan) if mean is None else np.array(mean)
+
+    @property
+    def theta_names(self) -> list[str]:
+        """A name per parameter."""
+        return self._summary["theta"]["names"]
+
+    @cached_property
+    def x_names(self) -> list[str]:
+        """A name per latent coordinate."""
+        return self._run.problem.shape()[3]
+
+    @cached_property
+    def trace(self) -> dict[str, np.ndarray]:
+        """The columns of trace.csv: ``k``, a column per parameter, and what else was recorded."""
+        header, _, body = self._run.trace().partition(b"\n")
+        names = next(csv.reader([header.decode()]))
+        body = re.sub(rb"(?<=,)(?=[,\n])", b"nan", body).replace(b"\n", b",").rstrip(b",")
+        values = np.array(body.split(b","), dtype=np.float64) if body else np.empty(0)
+        columns = values.reshape(-1, len(names)).T.copy()
+        trace = dict(zip(names, columns))
+        trace["k"] = trace["k"].astype(np.int64)
+        return trace
+
+    @property
+    def theta_trace(self) -> np.ndarray:
+        """Theta at each recorded step, shape (rows, d_theta)."""
+        return self._posterior["theta"]
+
+    @property
+    def particles(self) -> np.ndarray:
+        """The last cloud, shape (particles, d_x)."""
+        return self._posterior["particles"]
+
+    @property
+    def clouds(self) -> np.ndarray:
+        """A bounded, thinned set of particles after burn-in, shape (draws, d_x)."""
+        return self._posterior["clouds"]
+
+    @property
+    def clouds_k(self) -> np.ndarray:
+        """The step that each row of :attr:`clouds` is from."""
+        return self._posterior["clouds_k"].astype(np.int64)
+
+    @property
+    def posterior_mean(self) -> np.ndarray:
+        """The posterior mean of each latent coordinate (NaN if the run ended before burn-in did)."""
+        return self._moment("mean")
+
+    @property
+    def posterior_var(self) -> np.ndarray:
+        """The posterior variance of each latent coordinate (NaN if the run ended before burn-in did)."""
+        return self._moment("var")
+
+    def _moment(self, name: str) -> np.ndarray:
+        return self._posterior.get(name, np.full(self._run.problem.shape()[1], np.nan))
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """Effective sample sizes, acceptance, and the verdict with its advice."""
+        told = dict(self._summary["diagnostics"])
+        if told["advice"] is not None:
+            told["advice"] = _core.in_python(told["advice"])
+        return told
+
+    @property
+    def metrics(self) -> dict[str, float] | None:
+        """Test error and LPPD, if the model has a test set."""
+        return self._summary["metrics"]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything that determined the run, named as in config.toml."""
+        return self._summary["settings"]
+
+    @property
+    def seconds(self) -> float:
+        """The time that the loop took."""
+        return self._summary["time"]["seconds"]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all steps were made."""
+        return self._run.complete
+
+    @property
+    def k(self) -> int:
+        """Steps made so far."""
+        return self._run.k
+
+    @property
+    def steps(self) -> int:
+        """Steps asked for."""
+        return self._run.steps
+
+    @property
+    def burn_in(self) -> int:
+        """Steps left out of the averages."""
+        return self._run.burn_in
+
+    @property
+    def path(self) -> str | None:
+        """The run directory, if the fit has one."""
+        return None if self._run.path is None else os.fspath(self._run.path)
+
+    def summary(self) -> str:
+        """Estimates, posterior moments, metrics and verdict as a table to print."""
+        return self._run.table()
+
+    def save(self, dir: str | os.PathLike[str], report: bool = True) -> None:
+        """Writes a run directory, new or empty, that the command line can report, predict with and resume.
+
+        Data that were given as arrays are written into it as data.csv.
+
+        Parameters
+        ----------
+        dir : path
+            The directory.
+        report : bool
+            Whether to write report.html too.
+        """
+        self._run.save(os.fspath(dir), bool(report))
+
+    def resume(
+        self,
+        steps: int | None = None,
+        *,
+        threads: int | None = None,
+        callback: Callable[[Step], Any] | None = None,
+        progress: bool = True,
+        callback_every: int = 1,
+        report: bool = True,
+    ) -> "Fit":
+        """Goes on to a new total of steps; burn-in stays. The result equals one fit of that many steps, bit for bit.
+
+        A fit that has a run directory goes on in it, as ``motes resume`` does; another stays in memory.
+
+        Parameters
+        ----------
+        steps : int, optional
+            The new total number of steps; by default the old one, to finish what was interrupted.
+        threads, callback, progress, callback_every, report
+            As for :func:`fit`.
+
+        Returns
+        -------
+        Fit
+            A new one; this one stays as it is.
+        """
+        how = how_of(threads, callback, callback_every, report)
+        total = self.steps if steps is None else whole("steps", steps)
+        bar = Progress(self.k, max(total, 1)) if progress else None
+        how.tick = bar
+        try:
+            run = self._run.resume(total, how)
+        finally:
+            if bar is not None:
+                bar.close()
+        return Fit(told(run), self.model)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class for each row, averaged over the particles.
+
+        Parameters
+        ----------
+        X : array_like, shape (rows, features)
+            Rows as the model was given them; they are standardised if those were.
+
+        Returns
+        -------
+        numpy.ndarray, shape (rows, classes)
+            In the order of ``fit.model.classes``.
+        """
+        classes = self._run.problem.classes()
+        if classes is None:
+            raise ValueError(f"the model {self._run.problem.name} predicts no classes; fit a classifier")
+        features = _arrays.numbers("X", X, 2)
+        clouds = self.particles
+        if self._run.problem.name != "bnn" and len(self.clouds):
+            clouds = self.clouds
+        flat = self._run.predict(features, np.ascontiguousarray(clouds, dtype=np.float64))
+        return flat.reshape(len(features), len(classes))
+
+    def plot(self, **options: Any) -> Any:
+        """Draws the trace of theta and the posterior of the first latent coordinates; needs matplotlib.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from ._plot import plot
+
+        return plot([self], **options)
+
+    def to_arviz(self) -> Any:
+        """The kept clouds and theta at their steps for ArviZ (0.x or 1.x); see :meth:`Replicates.to_arviz`."""
+        from ._arviz import to_arviz
+
+        return to_arviz([self])
+
+    def __repr__(self) -> str:
+        state = "complete" if self.complete else "can be resumed"
+        name, algorithm = self._run.problem.name, self._summary["algorithm"]
+        return f"Fit({name} by {algorithm}, {self.k} of {self.steps} steps, {state})"
+
+
+class Replicates(Sequence[Fit]):
+    """Several fits of one model that differ in their seed alone: a sequence of :class:`Fit`.
+
+    Examples
+    --------
+    >>> import motes
+    >>> model = motes.Hierarchical.generate(dim=10)
+    >>> fits = motes.fit(model, particles=10, steps=400, replicates=3, progress=False)
+    >>> len(fits), fits.r_hat.shape
+    (3, (1,))
+    """
+
+    def __init__(self, fits: Sequence[Fit]) -> None:
+        self._fits = list(fits)
+        #: The model that was fitted.
+        self.model = self._fits[0].model
+
+    def __len__(self) -> int:
+        return len(self._fits)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._fits[index]
+
+    def __iter__(self) -> Iterator[Fit]:
+        return iter(self._fits)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all steps of all replicates were made."""
+        return all(fit.complete for fit in self)
+
+    @property
+    def theta(self) -> np.ndarray:
+        """The last theta of each replicate, shape (replicates, d_theta)."""
+        return np.array([fit.theta for fit in self])
+
+    @property
+    def theta_mean(self) -> np.ndarray:
+        """The estimate of theta: the mean over replicates."""
+        return np.mean([fit.theta_mean for fit in self], axis=0)
+
+    @property
+    def posterior_mean(self) -> np.ndarray:
+        """The posterior mean over all replicates."""
+        return np.mean([fit.posterior_mean for fit in self], axis=0)
+
+    @property
+    def posterior_var(self) -> np.ndarray:
+        """The posterior variance pooled over all replicates."""
+        within = np.mean([fit.posterior_var for fit in self], axis=0)
+        return within + np.var([fit.posterior_mean for fit in self], axis=0)
+
+    @property
+    def r_hat(self) -> np.ndarray:
+        """Split R-hat of each theta component after burn-in; far above 1 means that replicates disagree."""
+        rows = [fit.theta_trace[fit.trace["k"] > fit.burn_in] for fit in self]
+        length = min(len(r) for r in rows)
+        if length < 4:
+            return np.full(self[0].theta_trace.shape[1], np.nan)
+        half = length // 2
+        chains = np.array([part for r in rows for part in (r[:half], r[length - half : length])])
+        return _r_hat(chains.mean(axis=1), chains.var(axis=1, ddof=1), half)
+
+    @property
+    def r_hat_x(self) -> np.ndarray:
+        """R-hat of each latent coordinate, from the posterior moments of the replicates."""
+        means = np.array([fit.posterior_mean for fit in self])
+        variances = np.array([fit.posterior_var for fit in self])
+        return _r_hat(means, variances, math.inf)
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """R-hat of theta and x, and the verdict of each replicate."""
+        return {
+            "r_hat": self.r_hat.tolist(),
+            "r_hat_x": self.r_hat_x.tolist(),
+            "verdicts": [fit.diagnostics["verdict"] for fit in self],
+        }
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities averaged over the replicates; see :meth:`Fit.predict_proba`."""
+        return np.mean([fit.predict_proba(X) for fit in self], axis=0)
+
+    def summary(self) -> str:
+        """Theta over all replicates as a table to print."""
+        names, means = self[0].theta_names, np.array([fit.theta_mean for fit in self])
+        width = max(9, *(len(n) for n in names))
+        lines = [f"{'parameter':{width}}  {'mean':>10}  {'sd':>9}  {'R-hat':>7}"]
+        for i, name in enumerate(names):
+            sd = means[:, i].std(ddof=1) if len(self) > 1 else math.nan
+            lines.append(f"{name:{width}}  {means[:, i].mean():10.5f}  {sd:9.5f}  {self.r_hat[i]:7.4f}")
+        verdicts = ", ".join(fit.diagnostics["verdict"] for fit in self)
+        return "\n".join([*lines, f"verdicts of {len(self)} replicates: {verdicts}"])
+
+    def save(self, dir: str | os.PathLike[str], report: bool = True) -> None:
+        """Writes a run directory replicate-1, replicate-2, ... inside ``dir`` for each."""
+        for r, fit in enumerate(self):
+            fit.save(os.path.join(os.fspath(dir), f"replicate-{r + 1}"), report)
+
+    def plot(self, **options: Any) -> Any:
+        """As :meth:`Fit.plot`, with a line per replicate."""
+        from ._plot import plot
+
+        return plot(self._fits, **options)
+
+    def to_arviz(self) -> Any:
+        """The kept clouds and theta at their steps for ArviZ, replicates as chains.
+
+        Returns
+        -------
+        arviz.InferenceData or xarray.DataTree
+            ``posterior`` holds ``theta`` with dimensions (chain, draw, theta_dim) and ``x`` with (chain, draw, particle,
+            x_dim); draws are the steps whose clouds were kept.
+        """
+        from ._arviz import to_arviz
+
+        return to_arviz(self._fits)
+
+    def __repr__(self) -> str:
+        return f"Replicates({len(self)} x {self[0]!r})"
+
+
+def _r_hat(means: np.ndarray, variances: np.ndarray, n: float) -> np.ndarray:
+    if len(means) < 2:
+        return np.full(means.shape[1], np.nan)
+    within, between = variances.mean(axis=0), means.var(axis=0, ddof=1)
+    shrink = 1.0 if math.isinf(n) else (n - 1) / n
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.sqrt(shrink + between / within)

@@ -1,0 +1,120 @@
+"""How Python starts a run: settings as the command line has them, callbacks, progress and what is told afterwards."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import warnings
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping, NamedTuple
+
+import numpy as np
+
+from . import _core
+from ._errors import DivergedError
+from ._own import Model
+from ._progress import Progress
+
+
+class Step(NamedTuple):
+    """What a callback sees of a step.
+
+    Attributes
+    ----------
+    k : int
+        Steps made so far.
+    theta : numpy.ndarray
+        The parameters.
+    step_size : float
+        The step size that led here.
+    acceptance : float or None
+        The fraction of moves accepted, where there was an accept-reject step.
+    """
+
+    k: int
+    theta: np.ndarray
+    step_size: float
+    acceptance: float | None
+
+
+@dataclass
+class How:
+    """How a run is carried out; results do not depend on it."""
+
+    threads: int | None
+    report: bool
+    tick: Callable[[int], None] | None
+    callback: Callable[..., Any] | None
+    callback_every: int
+
+
+def whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or int(value) != value or value < 0:
+        raise ValueError(f"{name} is {value!r}; give a whole number of 0 or more")
+    return int(value)
+
+
+def table_of(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as config.toml has them."""
+    table = {}
+    for key, value in chosen.items():
+        if isinstance(value, np.generic):
+            value = value.item()
+        if value is None:
+            continue
+        if key == "grow" and not isinstance(value, str):
+            pairs = value.items() if isinstance(value, Mapping) else value
+            value = ",".join(f"{k}:{n}" for k, n in pairs)
+        elif key == "step_decay" and not isinstance(value, str):
+            value = ",".join(str(v) for v in value)
+        elif key == "init_particles" and not isinstance(value, str):
+            value = repr(float(value))
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{key} is {value}; give a finite number")
+        elif isinstance(value, float) and value.is_integer() and key not in ("step_size", "init_theta"):
+            value = int(value)
+        elif not isinstance(value, (str, int, float, bool)):
+            raise ValueError(f"{key} is {value!r}; give it as on the command line")
+        table[key.replace("_", "-")] = value
+    return table
+
+
+def how_of(threads: int | None, callback: Any, callback_every: int, report: bool) -> How:
+    if threads is not None and not 1 <= whole("threads", threads) <= 1024:
+        raise ValueError(f"threads is {threads}; use 1 to 1024, or leave it out")
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback is {callback!r}; give a callable")
+    if whole("callback_every", callback_every) == 0:
+        raise ValueError("callback_every is 0; use 1 or more")
+    wrapped = None if callback is None else lambda *step: callback(Step(*step))
+    return How(threads, bool(report), None, wrapped, callback_every)
+
+
+def attended(
+    how: How, problem: _core.Problem, model: Any, progress: bool, table: Mapping[str, Any], out: Any, label: str = ""
+) -> _core.Run:
+    """Runs with a progress bar."""
+    bar = Progress(0, int(table.get("steps", 1)), label) if progress and "steps" in table else None
+    how.tick = bar
+    try:
+        run = _core.fit(problem, json.dumps(table), None if out is None else os.fspath(out), how)
+    except DivergedError as error:
+        if isinstance(model, Model) and math.isnan(error.norm):
+            hint = "a callable returned NaN, or an infinite value; motes.check_model may tell which"
+            message = f"{error} ({hint})"
+            raise DivergedError(message, error.step, error.norm, error.step_size, error.suggestion) from None
+        raise
+    finally:
+        if bar is not None:
+            bar.close()
+    return told(run)
+
+
+def told(run: _core.Run) -> _core.Run:
+    for note in run.notes:
+        warnings.warn(note, RuntimeWarning, stacklevel=4)
+    if run.interrupted and not run.complete:
+        text = f"interrupted after step {run.k} of {run.steps}; go on with Fit.resume()"
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
+    return run

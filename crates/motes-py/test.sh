@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Builds the Python package into a virtual environment under target/ and tests it there.
+#   test.sh        with NumPy and pytest alone
+#   test.sh full   with JAX, PyTorch, ArviZ, scikit-learn, matplotlib and mypy too, and every example
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+kind=${1:-quick}
+packages=(maturin numpy pytest)
+if [ "$kind" = full ]; then
+    packages+=(arviz jax matplotlib mypy scikit-learn torch)
+fi
+command -v python3 >/dev/null || { echo "the tests of the Python package need Python 3.9 or later; install it" >&2; exit 2; }
+
+venv=$PWD/target/python-$kind
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+# Installing what is there already takes seconds on a slow network; a list of it takes none.
+if [ "$(cat "$venv/installed" 2>/dev/null)" != "${packages[*]}" ]; then
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}"
+    echo "${packages[*]}" >"$venv/installed"
+fi
+
+cargo build --quiet --package motes-cli
+VIRTUAL_ENV=$venv "$venv/bin/maturin" develop --quiet
+MOTES_BIN=$PWD/target/debug/motes "$venv/bin/python" -m pytest --quiet

@@ -1,0 +1,23 @@
+"""The examples run, and what they assert holds."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+EXAMPLES = sorted((ROOT / "examples" / "python").glob("*.py"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
+def test_example(example, tmp_path):
+    if "jax" in example.read_text() and importlib.util.find_spec("jax") is None:
+        pytest.skip("needs JAX")
+    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 4
