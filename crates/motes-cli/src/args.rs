@@ -146,7 +146,7 @@ Options that an algorithm has no use for (particles for em, a preconditioner for
 
 Examples:
   motes compare logistic --algorithms pgd,pqn,pmgd,soul --particles 20 --steps 500 --metrics-every 10
-  motes compare hierarchical --algorithms pgd,pmgd,em --budget 2 --trace-every 100
+  motes compare hierarchical --algorithms pgd,pmgd,em --budget 2
   motes compare --config runs/logistic-pgd-1/config.toml --algorithms pgd,mean-field --out both";
 
 #[derive(Args)]
@@ -156,7 +156,8 @@ pub struct CompareArgs {
     /// The algorithms, in the order in which they run
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', required = true)]
     pub algorithms: Vec<Algorithm>,
-    /// Run each for so many seconds instead of a number of steps; half of that is burn-in
+    /// Run each for so many seconds instead of a number of steps; half of that is burn-in unless --burn-in says
+    /// otherwise, and --trace-every is then chosen by the speed
     #[arg(long, value_name = "S", conflicts_with = "steps")]
     pub budget: Option<f64>,
     #[command(flatten)]

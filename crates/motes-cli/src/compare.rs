@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use motes::record::RunDirectory;
-use motes::settings::Algorithm;
+use motes::settings::{Algorithm, Settings};
 use motes::{Ended, Error, Flow, Model, Observer, Real, State, StepInfo};
 
 use crate::args::CompareArgs;
@@ -48,6 +48,7 @@ pub fn compare(args: CompareArgs) -> Result<Ended, String> {
     if !args.how.quiet {
         plans[0].tell_data();
     }
+    let open_trace = args.config.trace_every.is_none();
     let mut problems = vec![None; names.len()];
     for (i, (plan, begun)) in plans.into_iter().zip(begun).enumerate() {
         let label = format!("{} ({} of {})", names[i], i + 1, names.len());
@@ -61,14 +62,16 @@ pub fn compare(args: CompareArgs) -> Result<Ended, String> {
             Begun::Partly => From::Directory(dirs[i].clone()),
             Begun::No => From::Scratch { out: Some(dirs[i].clone()) },
         };
-        match plan.of_several(label.clone(), budget).carry_out(from, &interrupt) {
+        match plan.of_several(label.clone(), budget, open_trace).carry_out(from, &interrupt) {
             Ok(Ended::Complete) => {}
             Ok(Ended::Early) => {
                 if budget.is_some() {
                     // A time budget cannot be split over two processes: this one begins again.
                     let _ = std::fs::remove_dir_all(&dirs[i]);
                 }
-                say!("stopped during {label}; go on with: {}", again(&out));
+                if !args.how.quiet {
+                    say!("stopped during {label}; go on with: {}", again(&out));
+                }
                 return Ok(Ended::Early);
             }
             // One that diverges is a result: the others go on.
@@ -76,7 +79,9 @@ pub fn compare(args: CompareArgs) -> Result<Ended, String> {
             Err(problem) => return Err(format!("{}: {problem}", names[i])),
         }
         if interrupt.is_set() && i + 1 < names.len() {
-            say!("stopped after {label}; go on with: {}", again(&out));
+            if !args.how.quiet {
+                say!("stopped after {label}; go on with: {}", again(&out));
+            }
             return Ok(Ended::Early);
         }
     }
@@ -109,7 +114,7 @@ fn plans(args: &CompareArgs, budget: Option<Duration>) -> Result<Vec<Plan>, Stri
     let mut file = args.config_file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     if budget.is_some() {
         // They were written out for a number of steps.
-        (file.burn_in, file.adjust_after) = (None, None);
+        (file.burn_in, file.adjust_after, file.trace_every) = (None, None, None);
     }
     let mut configs = Vec::new();
     for algorithm in &args.algorithms {
@@ -178,6 +183,7 @@ fn one_begun(dir: &Path, plan: &Plan, timed: bool) -> Result<Begun, String> {
     if timed {
         for config in [&mut there, &mut wanted] {
             (config.steps, config.burn_in, config.adjust_after) = (None, None, None);
+            config.trace_every = None;
         }
     }
     if there != wanted {
@@ -210,12 +216,29 @@ pub struct Budget {
     open_burn_in: bool,
     /// Whether the beginning of accept-reject was left open: it is then a quarter of the time.
     open_adjust_after: bool,
+    /// Whether it was left open how densely the trace is written.
+    open_trace: bool,
 }
+
+/// A trace has some hundred thousand rows at most where nothing else was asked for.
+const ROWS: f64 = 1e5;
+/// How long steps are timed at most to find out.
+const TRIAL: Duration = Duration::from_millis(20);
 
 impl Budget {
     /// Whether it is not yet known when accept-reject begins.
     pub fn decides_adjust_after(&self) -> bool {
         self.open_adjust_after
+    }
+
+    /// Steps between rows of the trace, from how long steps take: those of em take no time and would fill the disk.
+    pub fn trace_every<F: Real>(self, model: &dyn Model<F>, settings: &Settings) -> Option<u64> {
+        let mut state = motes::start(model, settings).ok().filter(|_| self.open_trace)?;
+        let mut clock = Clock { began: Instant::now(), time: self.time.mul_f64(0.01).min(TRIAL) };
+        // A failure is for the run itself to tell.
+        motes::run(model, settings, &mut state, None, &mut [&mut clock]).ok()?;
+        let rate = state.k as f64 / clock.began.elapsed().as_secs_f64();
+        Some((rate * self.time.as_secs_f64() / ROWS).ceil().max(1.0) as u64)
     }
 
     /// Runs until the time is over. What was left open is settled on the way, so that the run is the same, bit for bit,
@@ -286,11 +309,12 @@ impl<F: Real> Observer<F> for Clock {
 
 impl Plan {
     /// The plan as one of several.
-    fn of_several(mut self, label: String, budget: Option<Duration>) -> Plan {
+    fn of_several(mut self, label: String, budget: Option<Duration>, open_trace: bool) -> Plan {
         let budget = budget.map(|time| Budget {
             time,
             open_burn_in: self.settings.burn_in == UNBOUNDED / 2,
             open_adjust_after: self.settings.adjust_after == UNBOUNDED / 4,
+            open_trace,
         });
         self.compared = Some(Compared { label, budget });
         self

@@ -251,6 +251,10 @@ fn loop_and_write<F: Real>(
     from: From,
     mut interrupt: Interrupt,
 ) -> Result<Ended, Error> {
+    if let Some(every) = plan.budget().and_then(|b| b.trace_every(model, &plan.settings)) {
+        plan.config.trace_every = Some(every);
+        plan.settle()?;
+    }
     let (settings, recording) = (&plan.settings, plan.config.recording());
     let (state, mut directory) = match from {
         From::Scratch { out } => {

@@ -102,7 +102,13 @@ fn a_budget_ends_each_run_and_the_run_can_be_repeated() {
     assert!(0 < after && after < s["settings"]["burn-in"].as_u64().unwrap());
     // A burn-in that was asked for stays, and must leave something.
     place.bare(&format!("{TOY} --algorithms pgd,em --budget 0.05 --burn-in 7 --out seven"));
-    assert_eq!(summary(&place.path("seven/em"))["settings"]["burn-in"], 7);
+    let em = summary(&place.path("seven/em"));
+    assert_eq!(em["settings"]["burn-in"], 7);
+    // Steps that take no time would fill the disk with rows.
+    let every = em["settings"]["trace-every"].as_u64().unwrap();
+    let rows = place.text("seven/em/trace.csv").lines().count() as u64 - 1;
+    assert_eq!(rows, 1 + em["steps"].as_u64().unwrap() / every);
+    assert!(rows < 400_000, "{rows} rows");
     let done = place
         .motes(&format!("{TOY} --algorithms pgd,em --budget 0.001 --burn-in 1000000000 --quiet --out none"));
     done.refused(&["pgd: ", "all burn-in", "give a larger --budget"]);
@@ -140,9 +146,8 @@ fn everything_is_checked_before_anything_runs() {
 #[test]
 fn a_divergence_is_a_result_and_the_others_go_on() {
     let place = Place::in_memory();
-    let done = place.motes(&format!(
-        "compare hierarchical --dim 3 --algorithms pgd,pmgd,em --step-size 3 --steps 2000 --out far"
-    ));
+    let done = place
+        .motes("compare hierarchical --dim 3 --algorithms pgd,pmgd,em --step-size 3 --steps 2000 --out far");
     assert_eq!(done.code, Some(2), "{}", done.err);
     assert!(
         done.err.lines().last().unwrap().starts_with("motes: pgd: the run diverged at step "),
@@ -201,6 +206,10 @@ fn an_interrupted_comparison_goes_on() {
         place.motes(again).ok();
         place.refuses(&format!("{call} --seed 8"), &["em holds a run with other settings", "--out"]);
     }
+    // One that was killed on the way cannot go on for the rest of its time.
+    std::fs::remove_file(place.path("stopped-budget/pgd/summary.json")).unwrap();
+    let call = format!("{flags} --budget 1 --trace-every 1000 --out stopped-budget");
+    place.refuses(&call, &["stopped-budget/pgd was interrupted", "; remove it"]);
     let fit = "fit hierarchical --dim 20 --particles 4 --step-size 0.02 --steps 400000 --trace-every 1000";
     place.bare(&format!("{fit} --out whole"));
     same_bits(&place.path("stopped-steps/pgd"), &place.path("whole"));

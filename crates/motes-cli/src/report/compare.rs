@@ -48,8 +48,9 @@ fn table(out: &mut String, runs: &[Run]) {
     out.push_str("<section><h2>Runs</h2><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table of runs\"><table class=\"runs\"><thead><tr>");
     let tested = runs.iter().any(|r| r.summary.as_ref().is_some_and(|s| s.metrics.is_some()));
     let wide = runs.iter().any(|r| r.d_theta > 1);
-    let theta = if wide { "first theta" } else { "theta" };
-    let mut heads = vec!["", "run", "algorithm", "N", "h", "steps", "seconds", theta, "± error", "ESS"];
+    let theta =
+        escape(runs.iter().find_map(|r| r.theta.first()).filter(|_| wide).map_or("theta", |c| &c.name));
+    let mut heads = vec!["", "run", "algorithm", "N", "h", "steps", "seconds", &theta, "± error", "ESS"];
     if tested {
         heads.extend(["test error", "LPPD"]);
     }
