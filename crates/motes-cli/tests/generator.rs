@@ -122,7 +122,7 @@ fn all_algorithms_train_and_threads_and_breaks_change_no_bit() {
     for algorithm in ["pgd --particles 2", "abp --chain 2", "short-run --chain 2", "vae"] {
         let name = algorithm.split(' ').next().unwrap();
         let fit = format!(
-            "fit generator --images 40 --batch 16 --steps 4 --checkpoint-every 1 --algorithm {algorithm} --quiet --no-report"
+            "fit generator --images 20 --batch 8 --steps 3 --checkpoint-every 1 --algorithm {algorithm} --quiet --no-report"
         );
         place.motes(&format!("{fit} --threads 1 --out {name}1")).ok();
         place.motes(&format!("{fit} --threads 3 --out {name}3")).ok();

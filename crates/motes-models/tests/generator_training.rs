@@ -364,10 +364,10 @@ fn one_batch_is_learnt_by_heart() {
         let settings = Settings { particles: 2, batch: 8, step_size: 1e-7, batchnorm, ..Settings::default() };
         let mut trainer = Trainer::new(settings, &images, &mut network, None).unwrap();
         let means: Vec<f64> =
-            (0..5).map(|_| (0..20).map(|_| trainer.step().unwrap().loss).sum::<f64>() / 20.0).collect();
+            (0..4).map(|_| (0..20).map(|_| trainer.step().unwrap().loss).sum::<f64>() / 20.0).collect();
         println!("{batchnorm:?}: {means:?}");
         assert!(means.windows(2).all(|w| w[1] < w[0]), "{means:?}");
-        assert!(means[4] < means[0] / 3.0, "{means:?}");
+        assert!(means[3] < means[0] / 3.0, "{means:?}");
     }
 }
 

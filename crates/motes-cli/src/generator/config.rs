@@ -123,8 +123,7 @@ impl GeneratorConfig {
     }
 
     /// These choices, and the file's where there are none.
-    pub fn or(&self, file: GeneratorConfig) -> Result<Self, String> {
-        let mut file = file;
+    pub fn or(self, mut file: GeneratorConfig) -> Self {
         // One choice replaces another that says the same in other words.
         if self.epochs.is_some() || self.steps.is_some() {
             (file.epochs, file.steps) = (None, None);
@@ -138,12 +137,32 @@ impl GeneratorConfig {
         if self.algorithm.is_some() && self.algorithm != file.algorithm {
             (file.particles, file.chain, file.batchnorm) = (None, None, None);
         }
-        let table = |c: &GeneratorConfig| serde_json::to_value(c).map_err(|e| e.to_string());
-        let mut merged = table(&file)?;
-        if let (Some(all), serde_json::Value::Object(flags)) = (merged.as_object_mut(), table(self)?) {
-            all.extend(flags);
+        macro_rules! chosen {
+            ($($field:ident),+) => { GeneratorConfig { $($field: self.$field.or(file.$field)),+ } };
         }
-        serde_json::from_value(merged).map_err(|e| e.to_string())
+        chosen!(
+            version,
+            model,
+            data_sha256,
+            data,
+            labels,
+            channels,
+            images,
+            algorithm,
+            particles,
+            chain,
+            batch,
+            epochs,
+            steps,
+            step_size,
+            theta_rate,
+            lambda,
+            sigma,
+            batchnorm,
+            seed,
+            checkpoint_every,
+            pictures_every
+        )
     }
 
     /// The text of a config file.

@@ -35,7 +35,7 @@ enum From {
 /// Trains a generator.
 pub fn fit(args: FitGeneratorArgs) -> Result<Ended, String> {
     let file = args.config_file.as_deref().map(GeneratorConfig::read).transpose()?.unwrap_or_default();
-    let mut config = args.config.or(file)?;
+    let mut config = args.config.or(file);
     for path in [&mut config.data, &mut config.labels].into_iter().flatten() {
         // A run is resumed from anywhere.
         let absolute = std::path::absolute(&path);
