@@ -235,8 +235,11 @@ impl Kind {
 /// Reads settings as Python writes them.
 pub fn settings_from(json: &str) -> PyResult<Config> {
     let table = serde_json::from_str(json).map_err(value_error)?;
-    Config::from_table(table)
-        .map_err(|sentence| value_error(sentence.replace("there is no setting", "unknown setting")))
+    Config::from_table(table).map_err(|sentence| {
+        // It begins with the setting's name.
+        let end = sentence.find(':').unwrap_or(0);
+        value_error(sentence[..end].replace('-', "_") + &sentence[end..])
+    })
 }
 
 /// Compares the model's derivatives with finite differences: piece, error, place and whether it passed.

@@ -372,10 +372,11 @@ where
     };
     let callback = how.callback.map(|f| (f, how.callback_every.max(1)));
     let mut watch = Watch { signals: &signals, trace: None, callback, trouble: trouble.clone() };
-    let (outcome, interrupted) = attended(py, &signals, how.tick.as_ref(), &trouble, || {
-        let pool = Pool::new(how.threads)?;
-        pool.install(|| execute(&kind, &mut config, &settings, &*model, start, &mut watch, how.report))
-    });
+    let (outcome, interrupted) =
+        attended(py, &signals, (how.tick.as_ref(), settings.steps), &trouble, || {
+            let pool = Pool::new(how.threads)?;
+            pool.install(|| execute(&kind, &mut config, &settings, &*model, start, &mut watch, how.report))
+        });
     let Executed { state, trace, summary, seconds, ended, notes } =
         raised(&trouble, outcome.map_err(exception))?;
     let precise = Precise::from(Done { model, settings, state, trace, summary, seconds });

@@ -70,7 +70,7 @@ impl<F: PyReal> Observer<F> for Watch<'_> {
 pub fn attended<T: Send>(
     py: Python<'_>,
     signals: &Signals,
-    tick: Option<&Py<PyAny>>,
+    (tick, steps): (Option<&Py<PyAny>>, u64),
     trouble: &Trouble,
     work: impl FnOnce() -> T + Send,
 ) -> (T, bool) {
@@ -90,7 +90,7 @@ pub fn attended<T: Send>(
                 let raised = Python::attach(|py| {
                     py.check_signals()?;
                     if let Some(tick) = tick {
-                        tick.call1(py, (signals.k.load(Ordering::Relaxed),))?;
+                        tick.call1(py, (signals.k.load(Ordering::Relaxed), steps))?;
                     }
                     PyResult::Ok(())
                 });

@@ -95,7 +95,7 @@ def test_labels_have_the_order_of_the_command_line(rows):
         (dict(burn_in=10, steps=10), "burn_in=10"),
         (dict(step_size=-1.0), "step_size=-1"),
         (dict(step_size=float("nan")), "step_size is nan"),
-        (dict(step_size="big"), "step-size.*neither a number nor auto"),
+        (dict(step_size="big"), "step_size: .*neither a number nor auto"),
         (dict(algorithm="pgf"), "did you mean pgd"),
         (dict(preconditioner="adma"), "did you mean adam"),
         (dict(threads=0), "threads is 0"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 from typing import Any, Callable
@@ -11,7 +12,7 @@ from . import _core
 from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression, _Builtin
 from ._own import Model, _problem
 from ._result import Fit, Replicates
-from ._run import Step, attended, how_of, table_of
+from ._run import Step, attended, how_of, table_of, whole
 
 #: Settings besides those that `fit` names, as on the command line.
 _SETTINGS = {
@@ -123,16 +124,19 @@ def fit(
         chosen.update(particles=particles, step_size=step_size)
     table = table_of(chosen)
     how = how_of(threads, callback, callback_every, report)
+
+    def run(table: dict[str, Any], out: Any, label: str = "") -> Fit:
+        text, place = json.dumps(table), None if out is None else os.fspath(out)
+        return Fit(attended(lambda how: _core.fit(problem, text, place, how), how, model, progress, 0, label), model)
+
     if replicates is None:
-        return Fit(attended(how, problem, model, progress, table, out), model)
-    if int(replicates) < 1:
-        raise ValueError(f"replicates is {replicates}; ask for at least 1")
+        return run(table, out)
+    if whole("replicates", replicates) == 0:
+        raise ValueError("replicates is 0; ask for at least 1")
     fits = []
-    for r in range(int(replicates)):
-        own = {**table, "seed": int(seed) + r}
+    for r in range(replicates):
         place = None if out is None else os.path.join(os.fspath(out), f"replicate-{r + 1}")
-        label = f"replicate {r + 1} of {replicates}  "
-        fits.append(Fit(attended(how, problem, model, progress, own, place, label), model))
+        fits.append(run({**table, "seed": whole("seed", seed) + r}, place, f"replicate {r + 1} of {replicates}  "))
         if not fits[-1].complete:
             break
     return Replicates(fits)

@@ -12,28 +12,28 @@ _LINE = 10.0
 class Progress:
     """Shows on stderr how far a run has come."""
 
-    def __init__(self, first: int, steps: int, label: str = "") -> None:
-        self._first, self._steps, self._label = first, steps, label
+    def __init__(self, first: int, label: str = "") -> None:
+        self._first, self._label = first, label
         self._began = self._last = time.monotonic()
         self._bar = _can_overwrite()
         self._width = 0
 
-    def __call__(self, k: int) -> None:
+    def __call__(self, k: int, steps: int) -> None:
         now = time.monotonic()
         rate = max(k - self._first, 0) / max(now - self._began, 1e-9)
         if rate == 0.0:
             return
-        left = (self._steps - k) / rate
+        left = (steps - k) / rate
         if self._bar:
-            filled = round(30 * k / self._steps)
+            filled = round(30 * k / steps)
             self._write(
-                f"\r{self._label}[{'#' * filled}{'.' * (30 - filled)}] {k:,}/{self._steps:,} steps  "
+                f"\r{self._label}[{'#' * filled}{'.' * (30 - filled)}] {k:,}/{steps:,} steps  "
                 f"{rate:,.0f} steps/s  ETA {left:.0f} s"
             )
         elif now - self._last >= _LINE:
             self._last = now
             print(
-                f"{self._label}step {k} of {self._steps}, {rate:,.0f} steps/s, {left:.0f} s to go",
+                f"{self._label}step {k} of {steps}, {rate:,.0f} steps/s, {left:.0f} s to go",
                 file=sys.stderr,
                 flush=True,
             )

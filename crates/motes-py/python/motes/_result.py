@@ -14,8 +14,7 @@ from typing import Any, Callable, Iterator, Sequence
 import numpy as np
 
 from . import _arrays, _core
-from ._progress import Progress
-from ._run import Step, how_of, told, whole
+from ._run import Step, attended, how_of, whole
 
 
 class Fit:
@@ -208,14 +207,8 @@ class Fit:
         """
         how = how_of(threads, callback, callback_every, report)
         total = self.steps if steps is None else whole("steps", steps)
-        bar = Progress(self.k, max(total, 1)) if progress else None
-        how.tick = bar
-        try:
-            run = self._run.resume(total, how)
-        finally:
-            if bar is not None:
-                bar.close()
-        return Fit(told(run), self.model)
+        run = attended(lambda how: self._run.resume(total, how), how, self.model, progress, self.k)
+        return Fit(run, self.model)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class for each row, averaged over the particles.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import warnings
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, NamedTuple
@@ -44,15 +42,27 @@ class How:
 
     threads: int | None
     report: bool
-    tick: Callable[[int], None] | None
+    tick: Progress | None
     callback: Callable[..., Any] | None
     callback_every: int
 
 
 def whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or int(value) != value or value < 0:
-        raise ValueError(f"{name} is {value!r}; give a whole number of 0 or more")
+    """The value as a whole number of 0 or more."""
+    try:
+        if isinstance(value, bool) or int(value) != value or value < 0:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is {value!r}; give a whole number of 0 or more") from None
     return int(value)
+
+
+#: How settings that are text on the command line are written.
+_WRITTEN: dict[str, Callable[[Any], str]] = {
+    "grow": lambda v: ",".join(f"{k}:{n}" for k, n in (v.items() if isinstance(v, Mapping) else v)),
+    "step_decay": lambda v: ",".join(str(part) for part in v),
+    "init_particles": lambda v: repr(float(v)),
+}
 
 
 def table_of(chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,13 +73,11 @@ def table_of(chosen: Mapping[str, Any]) -> dict[str, Any]:
             value = value.item()
         if value is None:
             continue
-        if key == "grow" and not isinstance(value, str):
-            pairs = value.items() if isinstance(value, Mapping) else value
-            value = ",".join(f"{k}:{n}" for k, n in pairs)
-        elif key == "step_decay" and not isinstance(value, str):
-            value = ",".join(str(v) for v in value)
-        elif key == "init_particles" and not isinstance(value, str):
-            value = repr(float(value))
+        if key in _WRITTEN and not isinstance(value, str):
+            try:
+                value = _WRITTEN[key](value)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{key} is {value!r} ({error}); give it as on the command line") from error
         elif isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{key} is {value}; give a finite number")
         elif isinstance(value, float) and value.is_integer() and key not in ("step_size", "init_theta"):
@@ -92,13 +100,12 @@ def how_of(threads: int | None, callback: Any, callback_every: int, report: bool
 
 
 def attended(
-    how: How, problem: _core.Problem, model: Any, progress: bool, table: Mapping[str, Any], out: Any, label: str = ""
+    start: Callable[[How], _core.Run], how: How, model: Any, progress: bool, first: int = 0, label: str = ""
 ) -> _core.Run:
-    """Runs with a progress bar."""
-    bar = Progress(0, int(table.get("steps", 1)), label) if progress and "steps" in table else None
-    how.tick = bar
+    """Starts a run, shows its progress and tells how it ended."""
+    how.tick = Progress(first, label) if progress else None
     try:
-        run = _core.fit(problem, json.dumps(table), None if out is None else os.fspath(out), how)
+        run = start(how)
     except DivergedError as error:
         if isinstance(model, Model) and math.isnan(error.norm):
             hint = "a callable returned NaN, or an infinite value; motes.check_model may tell which"
@@ -106,12 +113,8 @@ def attended(
             raise DivergedError(message, error.step, error.norm, error.step_size, error.suggestion) from None
         raise
     finally:
-        if bar is not None:
-            bar.close()
-    return told(run)
-
-
-def told(run: _core.Run) -> _core.Run:
+        if how.tick is not None:
+            how.tick.close()
     for note in run.notes:
         warnings.warn(note, RuntimeWarning, stacklevel=4)
     if run.interrupted and not run.complete:
