@@ -1,6 +1,6 @@
 # Everything a newcomer or CI calls. `make test` is the whole check.
 
-.PHONY: test fmt lint docs unit python test-python-full bench test-browser
+.PHONY: test fmt lint docs unit python test-python-full bench results test-browser
 
 test: fmt lint docs unit python
 
@@ -28,6 +28,12 @@ test-python-full:
 # Motes beside its peers in one run, with ratios; installs the peers into bench/.venv.
 bench:
 	bash bench/run.sh
+
+# Writes docs/results.md and its figures: the paper's number of replicates where that takes minutes, fewer for the network.
+results:
+	cargo build --release
+	target/release/motes paper fig1 fig2 radii fig3 table1 table3 --full --out runs/paper
+	target/release/motes paper fig4 table2 --out runs/paper --docs docs
 
 # Opens real reports in Chromium, which it installs if need be. Screenshots go to a temporary directory that it names.
 test-browser:

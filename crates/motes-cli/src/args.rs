@@ -26,6 +26,7 @@ Examples:
   motes fit --config runs/hierarchical-pgd-1/config.toml --seed 7     the same again with another seed
   motes resume runs/hierarchical-pgd-1 --steps 5000                   go on where it ended
   motes compare logistic --algorithms pgd,pqn,soul --steps 500        one page for all of them
+  motes paper                                     the paper's figures and tables, in some minutes
 
 Exit codes: 0 done; 1 ended early by choice and resumable; 2 error.";
 

@@ -68,6 +68,7 @@ impl Display {
         let Item { name, jobs, reused, .. } = &self.items[i];
         let line = match (jobs.len(), reused) {
             (0, _) => format!("{name}: done"),
+            (1, 0) => format!("{name}: done, 1 replicate"),
             (all, 0) => format!("{name}: done, {all} replicates"),
             (all, reused) => format!("{name}: done, {all} replicates, {reused} of them reused"),
         };

@@ -126,6 +126,9 @@ impl Output {
                 docs.display()
             ));
         }
+        if mark.exists() {
+            return Ok(());
+        }
         std::fs::create_dir_all(dir)
             .map_err(|e| format!("cannot make {shown}: {e}; choose another place with --out"))?;
         write(
