@@ -1,6 +1,6 @@
 # Everything a newcomer or CI calls. `make test` is the whole check.
 
-.PHONY: test fmt lint docs unit bench test-browser
+.PHONY: test fmt lint docs unit bench test-browser test-peers
 
 test: fmt lint docs unit
 
@@ -24,3 +24,7 @@ bench:
 # Opens real reports in Chromium; needs node, npm and chromium. Screenshots go to a temporary directory that it names.
 test-browser:
 	bash crates/motes-cli/tests/browser/run.sh
+
+# The generator network against PyTorch, which it installs under target/ (bench/torch.sh).
+test-peers:
+	bash bench/check_peers.sh
