@@ -19,7 +19,7 @@ pub(super) const SIZE: usize = 16;
 /// Values of one image.
 pub(super) const IMAGE: usize = SIZE * SIZE * CHANNELS;
 /// Images transformed at once: their products with the weights of one index run in the first two levels of the cache.
-pub(super) const TOGETHER: usize = 6;
+pub(super) const TOGETHER: usize = 3;
 
 /// Rows, and columns, of a tile of the output.
 const TILE: usize = 4;
