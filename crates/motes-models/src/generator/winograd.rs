@@ -10,7 +10,9 @@
 
 use super::lanes::{LANES, Lanes};
 use super::product::{Matrix, product};
+use motes::blocks::{for_each, for_each2};
 use motes::simd::dispatch;
+use std::convert::Infallible;
 
 /// Channels of input and output.
 pub(super) const CHANNELS: usize = 64;
@@ -67,23 +69,33 @@ impl<const N: usize> Winograd<N> {
     pub fn set(&mut self, weights: &[f32], scale: &[f32]) {
         let taps = Self::KERNEL * Self::KERNEL;
         let g = kernel_transform::<N>();
-        for (pair, w) in weights.chunks_exact(taps).enumerate() {
-            let (output, input) = (pair / CHANNELS, pair % CHANNELS);
-            let mut half = [[0.0f64; 5]; N];
-            for (half, g) in half.iter_mut().zip(&g) {
-                for q in 0..Self::KERNEL {
-                    half[q] = (0..Self::KERNEL).map(|p| g[p] * f64::from(w[p * Self::KERNEL + q])).sum();
+        let rows = (&mut self.forward[..], N * MATRIX);
+        let Ok(()) = for_each2(true, rows, (&mut self.backward, N * MATRIX), |i, forward, backward| {
+            for (output, (w, &scale)) in weights.chunks_exact(taps * CHANNELS).zip(scale).enumerate() {
+                let mut half = [[0.0f64; CHANNELS]; 5];
+                for (input, w) in w.chunks_exact(taps).enumerate() {
+                    let mut sums = [0.0; 5];
+                    for (w, g) in w.chunks_exact(Self::KERNEL).zip(g[i]) {
+                        sums.iter_mut().zip(w).for_each(|(s, &w)| *s += g * f64::from(w));
+                    }
+                    half.iter_mut().zip(sums).for_each(|(h, s)| h[input] = s);
                 }
-            }
-            for (i, half) in half.iter().enumerate() {
                 for (j, g) in g.iter().enumerate() {
-                    let u: f64 = half.iter().zip(g).map(|(h, g)| h * g).sum();
-                    let u = (u * f64::from(scale[output])) as f32;
-                    self.forward[(i * N + j) * MATRIX + input * CHANNELS + output] = u;
-                    self.backward[(i * N + j) * MATRIX + output * CHANNELS + input] = u;
+                    let mut sums = [0.0; CHANNELS];
+                    for (half, &g) in half.iter().zip(g) {
+                        sums.iter_mut().zip(half).for_each(|(s, h)| *s += g * h);
+                    }
+                    let row = &mut backward[j * MATRIX + output * CHANNELS..][..CHANNELS];
+                    row.iter_mut().zip(sums).for_each(|(u, s)| *u = (s * f64::from(scale)) as f32);
                 }
             }
-        }
+            for (to, from) in forward.chunks_exact_mut(MATRIX).zip(backward.chunks_exact(MATRIX)) {
+                for (at, u) in to.iter_mut().enumerate() {
+                    *u = from[at % CHANNELS * CHANNELS + at / CHANNELS];
+                }
+            }
+            Ok::<_, Infallible>(())
+        });
     }
 
     /// `output = input * weights + bias` for some images.
@@ -102,7 +114,7 @@ impl<const N: usize> Winograd<N> {
     }
 
     /// For some images: adds the gradient with respect to the input to `d_input`; and, given the input and where to, adds
-    /// the gradient with respect to the transformed weights.
+    /// the gradient with respect to the transformed weights, for each index of the tile [output][input].
     pub fn backward(
         &self,
         d_output: &[f32],
@@ -117,9 +129,9 @@ impl<const N: usize> Winograd<N> {
             if let Some((input, d_weights)) = &mut weights {
                 transform_input(N, &input[part * TOGETHER * IMAGE..][..d_output.len()], &mut space.input);
                 for f in 0..N * N {
-                    let v = Matrix::transposed(&space.input[f * STRIDE..], CHANNELS);
+                    let e = Matrix::transposed(&space.output[f * STRIDE..], CHANNELS);
                     let du = &mut d_weights[f * MATRIX..][..MATRIX];
-                    product([CHANNELS, rows, CHANNELS], v, &space.output[f * STRIDE..], du, true);
+                    product([CHANNELS, rows, CHANNELS], e, &space.input[f * STRIDE..], du, true);
                 }
             }
             for f in 0..N * N {
@@ -135,22 +147,26 @@ impl<const N: usize> Winograd<N> {
     pub fn weight_gradient(transformed: &[f32], weights: &mut [f32]) {
         let taps = Self::KERNEL * Self::KERNEL;
         let g = kernel_transform::<N>();
-        for (pair, w) in weights.chunks_exact_mut(taps).enumerate() {
-            let (output, input) = (pair / CHANNELS, pair % CHANNELS);
-            let mut half = [[0.0f64; 5]; N];
+        let Ok(()) = for_each(true, (weights, taps * CHANNELS), |output, weights| {
+            let mut sums = [[0.0f64; CHANNELS]; 25];
             for i in 0..N {
-                for j in 0..N {
-                    let du = f64::from(transformed[(i * N + j) * MATRIX + input * CHANNELS + output]);
-                    for q in 0..Self::KERNEL {
-                        half[i][q] += du * g[j][q];
+                let mut half = [[0.0f64; CHANNELS]; 5];
+                for (j, g) in g.iter().enumerate() {
+                    let du = &transformed[(i * N + j) * MATRIX + output * CHANNELS..][..CHANNELS];
+                    for (half, &g) in half.iter_mut().zip(g) {
+                        half.iter_mut().zip(du).for_each(|(h, &du)| *h += g * f64::from(du));
                     }
                 }
+                for (tap, sums) in sums[..taps].iter_mut().enumerate() {
+                    let (half, g) = (&half[tap % Self::KERNEL], g[i][tap / Self::KERNEL]);
+                    sums.iter_mut().zip(half).for_each(|(s, h)| *s += g * h);
+                }
             }
-            for (tap, w) in w.iter_mut().enumerate() {
-                let (p, q) = (tap / Self::KERNEL, tap % Self::KERNEL);
-                *w = (0..N).map(|i| g[i][p] * half[i][q]).sum::<f64>() as f32;
+            for (at, w) in weights.iter_mut().enumerate() {
+                *w = sums[at % taps][at / taps] as f32;
             }
-        }
+            Ok::<_, Infallible>(())
+        });
     }
 }
 
