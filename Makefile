@@ -1,6 +1,6 @@
 # Everything a newcomer or CI calls. `make test` is the whole check.
 
-.PHONY: test fmt lint docs unit python test-python-full bench results test-browser
+.PHONY: test fmt lint docs unit python test-python-full bench results test-browser test-peers
 
 test: fmt lint docs unit python
 
@@ -38,3 +38,7 @@ results:
 # Opens real reports in Chromium, which it installs if need be. Screenshots go to a temporary directory that it names.
 test-browser:
 	bash crates/motes-cli/tests/browser/run.sh
+
+# The generator network against PyTorch, which it installs under target/ (bench/torch.sh).
+test-peers:
+	bash bench/check_peers.sh

@@ -10,7 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 OUT = HERE / 'out'
 THREADS = 2
-SECTIONS = ['toy', 'logistic', 'bnn', 'start', 'normals', 'limits']
+SECTIONS = ['toy', 'logistic', 'bnn', 'generator', 'start', 'normals', 'limits']
 NOT_YET = 'not there yet'
 
 
@@ -128,6 +128,42 @@ def comparisons(motes, sections, rounds, only):
     return rows
 
 
+# Without these, page faults cost PyTorch a third of its time.
+TORCH_MEMORY = dict(MALLOC_MMAP_MAX_='0', MALLOC_TRIM_THRESHOLD_='9000000000', MALLOC_TOP_PAD_='67108864')
+
+
+def generator(rounds):
+    """A PGD step of the generator network at batch 128, N = 10, and decoding as many images: PyTorch and Motes by turns."""
+    def lines(command, **more):
+        done = subprocess.run(command, capture_output=True, text=True, **more)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)}\n{done.stderr}")
+        return json.loads([line for line in done.stdout.splitlines() if line.startswith('{')][-1])
+
+    python = str(HERE.parent / subprocess.run(['bash', HERE / 'torch.sh'], check=True, capture_output=True, text=True).stdout.strip())
+    bench = ['cargo', 'bench', '--quiet', '-p', 'motes-models', '--bench', 'generator', '--']
+    subprocess.run([*bench, 'decode', '--batch', '1', '--reps', '1'], cwd=HERE.parent, check=True, capture_output=True)
+    rows = []
+    print('| generator, 1280 images | PyTorch s | Motes s | ratio | PyTorch processor s | Motes processor s | ratio | PyTorch peak MB | Motes peak MB | asked |')
+    print('|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|')
+    for name, ours, peer, asked in [('PGD step, two passes', 'two-pass', ['pgd_two_pass', '--chunk', '128'], 2),
+                                    ('PGD step, one pass', 'one-pass', ['pgd_one_pass'], 2), ('decode', 'decode', ['decode', '--chunk', '128'], 2)]:
+        theirs, mine = [], []
+        for _ in range(rounds):
+            theirs.append(lines([python, 'peer_generator.py', '--case', *peer, '--channels-last', '--threads', str(THREADS), '--reps', '3'],
+                                cwd=HERE / 'peers', env={**os.environ, **TORCH_MEMORY}))
+            mine.append(lines([*bench, ours, '--reps', '3', '--threads', str(THREADS)], cwd=HERE.parent))
+        least = [min(r['s_min'] for r in theirs), min(r['s_min'] for r in mine)]
+        # `own` is the peer's processor seconds per second at its least disturbed repetition.
+        processor = [min(r['s_min'] * r['own_at_min'] for r in theirs), min(r['processor_s_min'] for r in mine)]
+        peak = [max(r['rss_peak_mb'] for r in theirs), max(r['peak_mb'] for r in mine)]
+        rows.append(dict(case=name, asked=asked, ratio=least[0] / least[1], peer_rounds=theirs, motes_rounds=mine))
+        print(f'| {name} | {least[0]:.2f} | {least[1]:.2f} | {least[0] / least[1]:.2f} | {processor[0]:.1f} | {processor[1]:.1f} | {processor[0] / processor[1]:.2f} '
+              f'| {peak[0]:.0f} | {peak[1]:.0f} | {asked} |', flush=True)
+    print()
+    return rows
+
+
 def start(motes):
     """Wall time from the start of the process until it has written its files and ended."""
     rows = []
@@ -233,6 +269,8 @@ def main():
         result['comparisons'] = comparisons(motes, sections, a.rounds, a.only)
     if 'bnn' in sections:
         result['products'] = products()
+    if 'generator' in sections:
+        result['generator'] = generator(a.rounds)
     if 'start' in sections:
         result['start'] = start(motes)
     if 'normals' in sections:

@@ -69,14 +69,6 @@ impl<const FMA: bool> Lanes<FMA> {
         unsafe { Self::read(x.as_ptr()) }
     }
 
-    /// Writes the first eight values.
-    #[inline(always)]
-    pub fn store(self, x: &mut [f32]) {
-        assert!(x.len() >= LANES);
-        // SAFETY: the length has been checked.
-        unsafe { self.write(x.as_mut_ptr()) }
-    }
-
     /// The eight values that begin at `x`.
     ///
     /// # Safety

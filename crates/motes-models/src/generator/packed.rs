@@ -195,7 +195,7 @@ pub(super) fn own_length(layer: usize, channels: usize) -> usize {
         0 => FEATURES * LATENTS,
         1 => Up::WEIGHTS,
         NORMED => CHANNELS * 16 * channels,
-        _ if layer % 2 == 0 => Winograd::<8>::WEIGHTS,
+        _ if layer.is_multiple_of(2) => Winograd::<8>::WEIGHTS,
         _ => Winograd::<6>::WEIGHTS,
     }
 }
@@ -205,7 +205,7 @@ pub(super) fn weight_gradient(layer: usize, own: &[f32], gradient: &mut [f32]) {
     match layer {
         0 | NORMED => gradient.copy_from_slice(own),
         1 => Up::weight_gradient(own, gradient),
-        _ if layer % 2 == 0 => Winograd::<8>::weight_gradient(own, gradient),
+        _ if layer.is_multiple_of(2) => Winograd::<8>::weight_gradient(own, gradient),
         _ => Winograd::<6>::weight_gradient(own, gradient),
     }
 }

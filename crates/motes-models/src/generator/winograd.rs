@@ -10,7 +10,9 @@
 
 use super::lanes::{LANES, Lanes};
 use super::product::{Matrix, product};
+use motes::blocks::{for_each, for_each2};
 use motes::simd::dispatch;
+use std::convert::Infallible;
 
 /// Channels of input and output.
 pub(super) const CHANNELS: usize = 64;
@@ -19,7 +21,7 @@ pub(super) const SIZE: usize = 16;
 /// Values of one image.
 pub(super) const IMAGE: usize = SIZE * SIZE * CHANNELS;
 /// Images transformed at once: their products with the weights of one index run in the first two levels of the cache.
-pub(super) const TOGETHER: usize = 6;
+pub(super) const TOGETHER: usize = 3;
 
 /// Rows, and columns, of a tile of the output.
 const TILE: usize = 4;
@@ -67,23 +69,33 @@ impl<const N: usize> Winograd<N> {
     pub fn set(&mut self, weights: &[f32], scale: &[f32]) {
         let taps = Self::KERNEL * Self::KERNEL;
         let g = kernel_transform::<N>();
-        for (pair, w) in weights.chunks_exact(taps).enumerate() {
-            let (output, input) = (pair / CHANNELS, pair % CHANNELS);
-            let mut half = [[0.0f64; 5]; N];
-            for (half, g) in half.iter_mut().zip(&g) {
-                for q in 0..Self::KERNEL {
-                    half[q] = (0..Self::KERNEL).map(|p| g[p] * f64::from(w[p * Self::KERNEL + q])).sum();
+        let rows = (&mut self.forward[..], N * MATRIX);
+        let Ok(()) = for_each2(true, rows, (&mut self.backward, N * MATRIX), |i, forward, backward| {
+            for (output, (w, &scale)) in weights.chunks_exact(taps * CHANNELS).zip(scale).enumerate() {
+                let mut half = [[0.0f64; CHANNELS]; 5];
+                for (input, w) in w.chunks_exact(taps).enumerate() {
+                    let mut sums = [0.0; 5];
+                    for (w, g) in w.chunks_exact(Self::KERNEL).zip(g[i]) {
+                        sums.iter_mut().zip(w).for_each(|(s, &w)| *s += g * f64::from(w));
+                    }
+                    half.iter_mut().zip(sums).for_each(|(h, s)| h[input] = s);
+                }
+                for (j, g) in g.iter().enumerate() {
+                    let mut sums = [0.0; CHANNELS];
+                    for (half, &g) in half.iter().zip(g) {
+                        sums.iter_mut().zip(half).for_each(|(s, h)| *s += g * h);
+                    }
+                    let row = &mut backward[j * MATRIX + output * CHANNELS..][..CHANNELS];
+                    row.iter_mut().zip(sums).for_each(|(u, s)| *u = (s * f64::from(scale)) as f32);
                 }
             }
-            for i in 0..N {
-                for j in 0..N {
-                    let u: f64 = (0..Self::KERNEL).map(|q| half[i][q] * g[j][q]).sum();
-                    let u = (u * f64::from(scale[output])) as f32;
-                    self.forward[(i * N + j) * MATRIX + input * CHANNELS + output] = u;
-                    self.backward[(i * N + j) * MATRIX + output * CHANNELS + input] = u;
+            for (to, from) in forward.chunks_exact_mut(MATRIX).zip(backward.chunks_exact(MATRIX)) {
+                for (at, u) in to.iter_mut().enumerate() {
+                    *u = from[at % CHANNELS * CHANNELS + at / CHANNELS];
                 }
             }
-        }
+            Ok::<_, Infallible>(())
+        });
     }
 
     /// `output = input * weights + bias` for some images.
@@ -102,7 +114,7 @@ impl<const N: usize> Winograd<N> {
     }
 
     /// For some images: adds the gradient with respect to the input to `d_input`; and, given the input and where to, adds
-    /// the gradient with respect to the transformed weights.
+    /// the gradient with respect to the transformed weights, for each index of the tile [output][input].
     pub fn backward(
         &self,
         d_output: &[f32],
@@ -117,9 +129,9 @@ impl<const N: usize> Winograd<N> {
             if let Some((input, d_weights)) = &mut weights {
                 transform_input(N, &input[part * TOGETHER * IMAGE..][..d_output.len()], &mut space.input);
                 for f in 0..N * N {
-                    let v = Matrix::transposed(&space.input[f * STRIDE..], CHANNELS);
+                    let e = Matrix::transposed(&space.output[f * STRIDE..], CHANNELS);
                     let du = &mut d_weights[f * MATRIX..][..MATRIX];
-                    product([CHANNELS, rows, CHANNELS], v, &space.output[f * STRIDE..], du, true);
+                    product([CHANNELS, rows, CHANNELS], e, &space.input[f * STRIDE..], du, true);
                 }
             }
             for f in 0..N * N {
@@ -135,22 +147,26 @@ impl<const N: usize> Winograd<N> {
     pub fn weight_gradient(transformed: &[f32], weights: &mut [f32]) {
         let taps = Self::KERNEL * Self::KERNEL;
         let g = kernel_transform::<N>();
-        for (pair, w) in weights.chunks_exact_mut(taps).enumerate() {
-            let (output, input) = (pair / CHANNELS, pair % CHANNELS);
-            let mut half = [[0.0f64; 5]; N];
+        let Ok(()) = for_each(true, (weights, taps * CHANNELS), |output, weights| {
+            let mut sums = [[0.0f64; CHANNELS]; 25];
             for i in 0..N {
-                for j in 0..N {
-                    let du = f64::from(transformed[(i * N + j) * MATRIX + input * CHANNELS + output]);
-                    for q in 0..Self::KERNEL {
-                        half[i][q] += du * g[j][q];
+                let mut half = [[0.0f64; CHANNELS]; 5];
+                for (j, g) in g.iter().enumerate() {
+                    let du = &transformed[(i * N + j) * MATRIX + output * CHANNELS..][..CHANNELS];
+                    for (half, &g) in half.iter_mut().zip(g) {
+                        half.iter_mut().zip(du).for_each(|(h, &du)| *h += g * f64::from(du));
                     }
                 }
+                for (tap, sums) in sums[..taps].iter_mut().enumerate() {
+                    let (half, g) = (&half[tap % Self::KERNEL], g[i][tap / Self::KERNEL]);
+                    sums.iter_mut().zip(half).for_each(|(s, h)| *s += g * h);
+                }
             }
-            for (tap, w) in w.iter_mut().enumerate() {
-                let (p, q) = (tap / Self::KERNEL, tap % Self::KERNEL);
-                *w = (0..N).map(|i| g[i][p] * half[i][q]).sum::<f64>() as f32;
+            for (at, w) in weights.iter_mut().enumerate() {
+                *w = sums[at % taps][at / taps] as f32;
             }
-        }
+            Ok::<_, Infallible>(())
+        });
     }
 }
 
@@ -305,36 +321,83 @@ by_size! {
     add_input = add_input_kernel(products: &[f32], images: &mut [f32])
 }
 
+/// Where the first index of the tile has the vector of this image, tile and channel.
+#[inline(always)]
+fn place(number: usize, t: usize, c: usize) -> usize {
+    (number * TILES + t) * CHANNELS + c
+}
+
+/// Whether the slices are as long as the kernels below take for granted.
+#[inline(always)]
+fn check<const N: usize>(images: &[f32], transformed: &[f32]) {
+    assert!(
+        images.len() <= TOGETHER * IMAGE && transformed.len() >= N * N * STRIDE,
+        "too many images at once"
+    );
+}
+
 #[inline(always)]
 fn transform_input_kernel<const FMA: bool, const N: usize>(images: &[f32], transformed: &mut [f32]) {
+    check::<N>(images, transformed);
     let padding = (N - TILE) / 2;
+    let mut half = [[Lanes::<FMA>::zero(); N]; N];
     for (number, image) in images.chunks_exact(IMAGE).enumerate() {
         for (t, row, column, c) in pieces() {
-            let mut half = [[Lanes::<FMA>::zero(); N]; N];
             for x in 0..N {
                 let column = (column + x).wrapping_sub(padding);
-                if column >= SIZE {
-                    continue;
-                }
                 let mut d = [Lanes::zero(); N];
-                for (y, d) in d.iter_mut().enumerate() {
-                    let row = (row + y).wrapping_sub(padding);
-                    if row < SIZE {
-                        *d = Lanes::load(&image[(row * SIZE + column) * CHANNELS + c..]);
+                if column < SIZE {
+                    for (y, d) in d.iter_mut().enumerate() {
+                        let row = (row + y).wrapping_sub(padding);
+                        if row < SIZE {
+                            // SAFETY: row and column lie in the image, and c begins a vector of its channels.
+                            *d = unsafe {
+                                Lanes::read(image.as_ptr().add((row * SIZE + column) * CHANNELS + c))
+                            };
+                        }
                     }
+                    d = input_1d(d);
                 }
-                let v = input_1d(d);
-                for y in 0..N {
-                    half[y][x] = v[y];
-                }
-            }
-            for (y, half) in half.into_iter().enumerate() {
-                for (x, v) in input_1d(half).into_iter().enumerate() {
-                    v.store(&mut transformed[(y * N + x) * STRIDE + (number * TILES + t) * CHANNELS + c..]);
+                for (half, d) in half.iter_mut().zip(d) {
+                    half[x] = d;
                 }
             }
+            // SAFETY: `check` has seen that each index of the tile has room for all images' tiles.
+            unsafe { scatter(&half, transformed.as_mut_ptr().add(place(number, t, c)), input_1d) };
         }
     }
+}
+
+/// Transforms each row and writes it to its indices of the tile, of which the first is at `to`.
+///
+/// # Safety
+/// All of them must be there.
+#[inline(always)]
+unsafe fn scatter<const FMA: bool, const N: usize, const M: usize>(
+    half: &[[Lanes<FMA>; M]; N],
+    to: *mut f32,
+    transform: impl Fn([Lanes<FMA>; M]) -> [Lanes<FMA>; N],
+) {
+    for (y, half) in half.iter().enumerate() {
+        for (x, v) in transform(*half).into_iter().enumerate() {
+            // SAFETY: the caller's.
+            unsafe { v.write(to.add((y * N + x) * STRIDE)) };
+        }
+    }
+}
+
+/// Reads a column of the tile's indices, of which the first is at `from`.
+///
+/// # Safety
+/// All of them must be there.
+#[inline(always)]
+unsafe fn gather<const FMA: bool, const N: usize>(from: *const f32, x: usize) -> [Lanes<FMA>; N] {
+    let mut m = [Lanes::zero(); N];
+    for (y, m) in m.iter_mut().enumerate() {
+        // SAFETY: the caller's.
+        *m = unsafe { Lanes::read(from.add((y * N + x) * STRIDE)) };
+    }
+    m
 }
 
 #[inline(always)]
@@ -343,23 +406,23 @@ fn collect_output_kernel<const FMA: bool, const N: usize>(
     bias: &[f32],
     images: &mut [f32],
 ) {
+    check::<N>(images, products);
+    let mut half = [[Lanes::<FMA>::zero(); N]; TILE];
     for (number, image) in images.chunks_exact_mut(IMAGE).enumerate() {
         for (t, row, column, c) in pieces() {
             let bias = Lanes::<FMA>::load(&bias[c..]);
-            let mut half = [[Lanes::<FMA>::zero(); N]; TILE];
             for x in 0..N {
-                let mut m = [Lanes::zero(); N];
-                for (y, m) in m.iter_mut().enumerate() {
-                    *m = Lanes::load(&products[(y * N + x) * STRIDE + (number * TILES + t) * CHANNELS + c..]);
-                }
-                let v = output_1d(m);
-                for y in 0..TILE {
-                    half[y][x] = v[y];
+                // SAFETY: `check` has seen that each index of the tile has room for all images' tiles.
+                let m = unsafe { gather::<FMA, N>(products.as_ptr().add(place(number, t, c)), x) };
+                for (half, v) in half.iter_mut().zip(output_1d(m)) {
+                    half[x] = v;
                 }
             }
-            for (y, half) in half.into_iter().enumerate() {
-                for (x, v) in output_1d(half).into_iter().enumerate() {
-                    (v + bias).store(&mut image[((row + y) * SIZE + column + x) * CHANNELS + c..]);
+            for (y, half) in half.iter().enumerate() {
+                for (x, v) in output_1d(*half).into_iter().enumerate() {
+                    let at = ((row + y) * SIZE + column + x) * CHANNELS + c;
+                    // SAFETY: the tile lies in the image, and c begins a vector of its channels.
+                    unsafe { (v + bias).write(image.as_mut_ptr().add(at)) };
                 }
             }
         }
@@ -368,54 +431,54 @@ fn collect_output_kernel<const FMA: bool, const N: usize>(
 
 #[inline(always)]
 fn spread_output_kernel<const FMA: bool, const N: usize>(images: &[f32], transformed: &mut [f32]) {
+    check::<N>(images, transformed);
+    let mut half = [[Lanes::<FMA>::zero(); TILE]; N];
     for (number, image) in images.chunks_exact(IMAGE).enumerate() {
         for (t, row, column, c) in pieces() {
-            let mut half = [[Lanes::<FMA>::zero(); TILE]; N];
             for x in 0..TILE {
                 let mut d = [Lanes::zero(); TILE];
                 for (y, d) in d.iter_mut().enumerate() {
-                    *d = Lanes::load(&image[((row + y) * SIZE + column + x) * CHANNELS + c..]);
+                    let at = ((row + y) * SIZE + column + x) * CHANNELS + c;
+                    // SAFETY: the tile lies in the image, and c begins a vector of its channels.
+                    *d = unsafe { Lanes::read(image.as_ptr().add(at)) };
                 }
-                let v = output_adjoint_1d::<FMA, N>(d);
-                for y in 0..N {
-                    half[y][x] = v[y];
-                }
-            }
-            for (y, half) in half.into_iter().enumerate() {
-                for (x, v) in output_adjoint_1d::<FMA, N>(half).into_iter().enumerate() {
-                    v.store(&mut transformed[(y * N + x) * STRIDE + (number * TILES + t) * CHANNELS + c..]);
+                for (half, v) in half.iter_mut().zip(output_adjoint_1d::<FMA, N>(d)) {
+                    half[x] = v;
                 }
             }
+            // SAFETY: `check` has seen that each index of the tile has room for all images' tiles.
+            unsafe { scatter(&half, transformed.as_mut_ptr().add(place(number, t, c)), output_adjoint_1d) };
         }
     }
 }
 
 #[inline(always)]
 fn add_input_kernel<const FMA: bool, const N: usize>(products: &[f32], images: &mut [f32]) {
+    check::<N>(images, products);
     let padding = (N - TILE) / 2;
+    let mut half = [[Lanes::<FMA>::zero(); N]; N];
     for (number, image) in images.chunks_exact_mut(IMAGE).enumerate() {
         for (t, row, column, c) in pieces() {
-            let mut half = [[Lanes::<FMA>::zero(); N]; N];
             for x in 0..N {
-                let mut m = [Lanes::zero(); N];
-                for (y, m) in m.iter_mut().enumerate() {
-                    *m = Lanes::load(&products[(y * N + x) * STRIDE + (number * TILES + t) * CHANNELS + c..]);
-                }
-                let v = input_adjoint_1d(m);
-                for y in 0..N {
-                    half[y][x] = v[y];
+                // SAFETY: `check` has seen that each index of the tile has room for all images' tiles.
+                let m = unsafe { gather::<FMA, N>(products.as_ptr().add(place(number, t, c)), x) };
+                for (half, v) in half.iter_mut().zip(input_adjoint_1d(m)) {
+                    half[x] = v;
                 }
             }
-            for (y, half) in half.into_iter().enumerate() {
+            for (y, half) in half.iter().enumerate() {
                 let row = (row + y).wrapping_sub(padding);
                 if row >= SIZE {
                     continue;
                 }
-                for (x, v) in input_adjoint_1d(half).into_iter().enumerate() {
+                for (x, v) in input_adjoint_1d(*half).into_iter().enumerate() {
                     let column = (column + x).wrapping_sub(padding);
                     if column < SIZE {
-                        let place = &mut image[(row * SIZE + column) * CHANNELS + c..];
-                        (v + Lanes::load(place)).store(place);
+                        // SAFETY: row and column lie in the image, and c begins a vector of its channels.
+                        unsafe {
+                            let at = image.as_mut_ptr().add((row * SIZE + column) * CHANNELS + c);
+                            (v + Lanes::read(at)).write(at);
+                        }
                     }
                 }
             }
