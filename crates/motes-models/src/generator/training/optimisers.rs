@@ -35,7 +35,8 @@ mod tests {
     /// Two steps with gradients 3 and then -4 from 0, worked out by hand from the published updates.
     #[test]
     fn two_steps_by_hand() {
-        let two = |step: &dyn Fn(&mut [f32], &[f32], &mut [f32], u64)| {
+        type Step<'a> = &'a dyn Fn(&mut [f32], &[f32], &mut [f32], u64);
+        let two = |step: Step<'_>| {
             let (mut w, mut memory) = ([0f32], [0f32; 2]);
             [(0, 3.0), (1, -4.0)].map(|(k, g)| {
                 let before = w[0];
