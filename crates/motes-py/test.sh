@@ -20,6 +20,7 @@ if [ "$(cat "$venv/installed" 2>/dev/null)" != "${packages[*]}" ]; then
     echo "${packages[*]}" >"$venv/installed"
 fi
 
-cargo build --quiet --package motes-cli
+# The whole workspace's features, so that `cargo test` and maturin share what is compiled.
+cargo build --quiet --workspace --bins
 VIRTUAL_ENV=$venv "$venv/bin/maturin" develop --quiet
 MOTES_BIN=$PWD/target/debug/motes "$venv/bin/python" -m pytest --quiet
