@@ -146,7 +146,7 @@ section { border-top: 1px solid var(--rule); padding-top: 1.4rem; }
 h2 { font-size: 1.3rem; } h3 { font-size: 1rem; font-weight: 600; margin: 1.6rem 0 0; }
 h3 span { font-weight: 400; font-size: 0.85rem; }
 .care { color: var(--tone); }
-td, thead th { white-space: normal; vertical-align: top; }
+td, thead th { white-space: normal; vertical-align: top; } tbody th { vertical-align: top; } td span { white-space: nowrap; }
 td small { display: block; color: var(--tone); font-size: 0.72rem; line-height: 1.3; }
 td:nth-child(n+3) { min-width: 6.4rem; }
 .figure { background: #ffffff; border-radius: 6px; } .figure svg { display: block; width: 100%; min-width: 44rem; height: auto; }
