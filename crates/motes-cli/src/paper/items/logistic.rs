@@ -166,7 +166,7 @@ pub fn table1(plan: Plan, outcomes: &Outcomes) -> Shown {
             "(2) The paper re-uses one split (random state 0) for all replicates, so its ± is Monte Carlo noise alone. With a fresh split for each replicate the ± holds the scatter of the splits too.".into(),
             "(9) The authors' `predict` takes 1/mean(1 + e^(−f·x)), the harmonic mean of the sigmoids; the paper defines the mean of the sigmoids. With the definition, the fixed split gives 2.92 % (4 of 137) for N ≥ 10, the exact posterior's error.".into(),
             "(1) MFG-VI: the authors' variational code differentiates a prior of variance 2.5 instead of 5; ours is 5 everywhere.".into(),
-            "Times are of the loop on one core of the machine named here, without test metrics; the paper's are of another machine, so they are not judged.".into(),
+            "Times are of the loop on one core of the machine named below, by the clock and without test metrics: a load average above the number of cores means that other work has made them longer. The paper's are of another machine, so none is judged.".into(),
         ],
     }
 }

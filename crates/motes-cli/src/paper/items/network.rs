@@ -180,7 +180,7 @@ pub fn table2(plan: Plan, outcomes: &Outcomes) -> Shown {
             "(3) Our SOUL moves all weights at once, as the paper says; the authors' code moves w first and v at the moved w.".into(),
             "(11) LPPDs are taken by log-sum-exp: in single precision the released formula gives −∞ for N = 1.".into(),
             "The images are the authors' kind, not their very draw: 1,000 of the 4s and 9s among the first 10,000 training images.".into(),
-            "Times are of the loop on one core of the machine named here, without test metrics; the paper's are of another machine, so they are not judged.".into(),
+            "Times are of the loop on one core of the machine named below, by the clock and without test metrics: a load average above the number of cores means that other work has made them longer. The paper's are of another machine, so none is judged.".into(),
         ],
     }
 }
