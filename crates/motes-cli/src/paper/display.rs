@@ -69,6 +69,7 @@ impl Display {
         let line = match (jobs.len(), reused) {
             (0, _) => format!("{name}: done"),
             (1, 0) => format!("{name}: done, 1 replicate"),
+            (1, _) => format!("{name}: done, 1 replicate, reused"),
             (all, 0) => format!("{name}: done, {all} replicates"),
             (all, reused) => format!("{name}: done, {all} replicates, {reused} of them reused"),
         };

@@ -39,7 +39,7 @@ impl Made {
         Made {
             command,
             date: date(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())),
-            machine: format!("{}, {cores} cores, {}", processor(), motes::instruction_set()),
+            machine: format!("{}, {cores} cores, {}{}", processor(), motes::instruction_set(), load()),
             version: env!("CARGO_PKG_VERSION").into(),
             commit: commit(),
         }
@@ -70,6 +70,12 @@ fn processor() -> String {
     let model =
         info.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(':'));
     model.map_or(std::env::consts::ARCH.into(), |(_, name)| name.trim().to_string())
+}
+
+/// How busy the machine is, which tells how far times can be trusted.
+fn load() -> String {
+    let averages = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    averages.split_whitespace().nth(2).map_or(String::new(), |load| format!(", load average {load}"))
 }
 
 /// The commit of the checkout in which the command runs, if it is one.
@@ -146,7 +152,7 @@ section { border-top: 1px solid var(--rule); padding-top: 1.4rem; }
 h2 { font-size: 1.3rem; } h3 { font-size: 1rem; font-weight: 600; margin: 1.6rem 0 0; }
 h3 span { font-weight: 400; font-size: 0.85rem; }
 .care { color: var(--tone); }
-td, thead th { white-space: normal; vertical-align: top; }
+td, thead th { white-space: normal; vertical-align: top; } tbody th { vertical-align: top; } td span { white-space: nowrap; }
 td small { display: block; color: var(--tone); font-size: 0.72rem; line-height: 1.3; }
 td:nth-child(n+3) { min-width: 6.4rem; }
 .figure { background: #ffffff; border-radius: 6px; } .figure svg { display: block; width: 100%; min-width: 44rem; height: auto; }

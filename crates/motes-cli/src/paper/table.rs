@@ -129,11 +129,11 @@ impl Table {
                 let text = escape(&cell.text);
                 let _ = match (&cell.verdict, i) {
                     (_, 0) => write!(out, "<th scope=\"row\">{text}</th>"),
-                    (None, _) => write!(out, "<td>{text}</td>"),
+                    (None, _) => write!(out, "<td><span>{text}</span></td>"),
                     (Some(verdict), _) => {
                         let tone = if *verdict == Verdict::Agrees { "good" } else { "care" };
                         let words = escape(&verdict.words());
-                        write!(out, "<td>{text}<small class=\"{tone}\">{words}</small></td>")
+                        write!(out, "<td><span>{text}</span><small class=\"{tone}\">{words}</small></td>")
                     }
                 };
             }
@@ -192,7 +192,9 @@ mod tests {
              | PGD | −3.58 ± 0.78 | −3.58 ± 0.78<br>*agrees* |\n"
         );
         assert!(
-            table.html().contains("<td>−1.00 ± 0.50<small class=\"care\">differs: erratum 9</small></td>")
+            table.html().contains(
+                "<td><span>−1.00 ± 0.50</span><small class=\"care\">differs: erratum 9</small></td>"
+            )
         );
         let csv = String::from_utf8(table.csv().unwrap()).unwrap();
         assert_eq!(

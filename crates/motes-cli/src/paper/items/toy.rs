@@ -40,6 +40,17 @@ pub fn pmgd_variance(n: f64, d: f64, h: f64) -> f64 {
     2.0 / (n * d * (2.0 - h)) + (1.0 - 1.0 / (n * d)) / (2.0 * (1.0 - h))
 }
 
+/// The standard error of PMGD's variance estimate over `steps` steps for D = 1: the overall mean is an AR(1) with factor
+/// 1 - h, the deviations from it, N - 1 of them, are AR(1) with factor 1 - 2h; a square's memory is that of the factor's.
+fn pmgd_error(n: f64, h: f64, steps: f64) -> f64 {
+    let memory = |factor: f64| (1.0 + factor * factor) / (1.0 - factor * factor);
+    let of_mean = 2.0 / (n * (2.0 - h));
+    let of_deviations = (1.0 - 1.0 / n) / (2.0 * (1.0 - h));
+    let variance = 2.0 * of_mean * of_mean * memory(1.0 - h)
+        + 2.0 * of_deviations * of_deviations * memory(1.0 - 2.0 * h) / (n - 1.0).max(1.0);
+    (variance / steps).sqrt()
+}
+
 fn theta_star(dim: usize) -> f64 {
     Hierarchical::<f64>::new(&Hierarchical::<f64>::generate(dim, 1.0, 0)).theta_star()
 }
@@ -190,7 +201,16 @@ pub fn fig2(_plan: Plan, outcomes: &Outcomes) -> Shown {
     let mut table = Table::new(
         "fig2",
         "Posterior variance at the end of each run, and its closed-form limit",
-        &["Algorithm", "h", "N", "K", "Variance of q̄ at K", "Limit, closed form", "Difference", "Truth"],
+        &[
+            "Algorithm",
+            "h",
+            "N",
+            "K",
+            "Variance of q̄ at K",
+            "Limit, closed form",
+            "Difference",
+            "Standard error",
+        ],
     );
     let by_n: Vec<(f64, usize)> = FIG2_PARTICLES.iter().map(|n| (0.015, *n)).collect();
     let by_h: Vec<(f64, usize)> = FIG2_STEPS.iter().map(|h| (*h, 100)).collect();
@@ -211,9 +231,9 @@ pub fn fig2(_plan: Plan, outcomes: &Outcomes) -> Shown {
                 _ => format!("h = {h}, N = {n}"),
             };
             panel.line(name, points, STYLES[i]);
-            let (label, limit) = match part {
-                "mh" => ("marginal MH", (1.0 + 1.0 / n as f64) / 2.0),
-                _ => ("PMGD", pmgd_variance(n as f64, 1.0, h)),
+            let (label, limit, error) = match part {
+                "mh" => ("marginal MH", (1.0 + 1.0 / n as f64) / 2.0, None),
+                _ => ("PMGD", pmgd_variance(n as f64, 1.0, h), Some(pmgd_error(n as f64, h, last))),
             };
             panel.marks.push(((last, limit), STYLES[i]));
             let end = outcome.variances.last().map_or(f64::NAN, |(_, v)| *v);
@@ -225,7 +245,7 @@ pub fn fig2(_plan: Plan, outcomes: &Outcomes) -> Shown {
                 format!("{end:.4}"),
                 format!("{limit:.4}"),
                 signed(end - limit, 4),
-                "0.5".into(),
+                error.map_or("–".into(), |e| format!("{e:.4}")),
             ];
             table.rows.push(row.map(Into::into).to_vec());
         }
@@ -244,7 +264,8 @@ pub fn fig2(_plan: Plan, outcomes: &Outcomes) -> Shown {
         }),
         tables: vec![table],
         notes: vec![
-            "Bias B2 (few particles) shows in a, bias B1 (large steps) in b; the accept-reject step of c removes B1 for every h.".into(),
+            "Bias B2 (few particles) shows in a, bias B1 (large steps) in b; the accept-reject step of c removes B1 for every h. The variance of the posterior itself is 0.5.".into(),
+            "With h = 0.015 and one particle, 20,000 steps are worth some 300 independent draws: such an estimate is off by 8 % on average. Standard errors follow from the AR(1) processes that PMGD is on this model; the way from the start at 0 is not in them.".into(),
         ],
     }
 }
