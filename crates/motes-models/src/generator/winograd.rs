@@ -6,6 +6,9 @@
 //! gradients are its adjoints: of the kernel, G'[(A y) . (B' d)]; of the input, B[(G g) . (A y)]. In between, products
 //! with the same index in the tile are matrix products over channels.
 //!
+//! Rounding: 3e-6 of the root mean square for 5 x 5 and 2e-6 for 3 x 3, ten times that at most, in either direction. Decoded
+//! pixels at trained weights are off by 1e-6 at most, beside a noise level of 0.01 (tests/generator_error.rs).
+//!
 //! Images are channels last: [row][column][channel].
 
 use super::lanes::{LANES, Lanes};
