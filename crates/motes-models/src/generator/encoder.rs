@@ -84,7 +84,7 @@ impl Small {
         self.inputs * TAPS
     }
 
-    /// Calls `visit(place among the taps [tap][pixel], place in the input)`.
+    /// Calls `visit(place among the taps `[tap][pixel]`, place in the input)`.
     fn places(&self, mut visit: impl FnMut(usize, usize)) {
         let out = self.output_size();
         for tap in 0..self.taps() {
@@ -107,7 +107,7 @@ impl Small {
         }
     }
 
-    /// The input of each tap, [tap][pixel].
+    /// The input of each tap, `[tap][pixel]`.
     fn spread(&self, input: &[f32], taps: &mut [f32]) {
         taps[..self.taps() * self.width()].fill(0.0);
         self.places(|tap, place| taps[tap] = input[place]);
@@ -325,7 +325,7 @@ fn relu(x: &mut [f32]) {
     x.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x });
 }
 
-/// [output][input] to [input][output].
+/// `[output][input]` to `[input][output]`.
 fn transpose(weights: &[f32], inputs: usize) -> Vec<f32> {
     let outputs = weights.len() / inputs;
     let mut result = vec![0.0; weights.len()];

@@ -10,7 +10,7 @@ fn normals(step: u64, len: usize) -> Vec<f32> {
     x
 }
 
-/// [pixel][channel] to [channel][pixel].
+/// `[pixel][channel]` to `[channel][pixel]`.
 fn planar(image: &[f32]) -> Vec<f64> {
     let at = |i: usize| image[i % (SIZE * SIZE) * CHANNELS + i / (SIZE * SIZE)];
     (0..IMAGE).map(|i| f64::from(at(i))).collect()
