@@ -49,7 +49,7 @@ struct Block {
 }
 
 impl Block {
-    fn fit(&mut self, images: usize, parameters: usize) {
+    fn fit(&mut self, images: usize) {
         self.images = images;
         for (i, size) in [17 * 17, 8 * 8].into_iter().enumerate() {
             self.pooled[i].resize(images * PLANES[i] * size, 0.0);
@@ -57,7 +57,6 @@ impl Block {
         }
         self.hidden.resize(images * HIDDEN, 0.0);
         self.last.resize(images * 2 * LATENTS, 0.0);
-        self.gradient.resize(parameters, 0.0);
     }
 }
 
@@ -197,7 +196,7 @@ impl Encoder {
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.resize_with(count.div_ceil(BLOCK), Block::default);
         for (i, block) in blocks.iter_mut().enumerate() {
-            block.fit((count - i * BLOCK).min(BLOCK), self.parameters.values.len());
+            block.fit((count - i * BLOCK).min(BLOCK));
         }
         let this = &*self;
         let [first, second] = convolutions(this.channels);
@@ -258,8 +257,10 @@ impl Encoder {
         let Ok(()) = for_each(true, (&mut blocks, 1), |i, block| {
             let (block, space) = (&mut block[0], &mut this.workers.get()[..]);
             let n = block.images;
+            // Not in the forward, which may be all that is wanted of many images.
+            block.gradient.clear();
+            block.gradient.resize(this.parameters.values.len(), 0.0);
             let mut gradient = &mut block.gradient[..];
-            gradient.fill(0.0);
             let mut take = |len: usize| gradient.split_off_mut(..len).expect("a layer's gradient");
             let mut next = |layer: usize| this.layer(layer).map(|w| take(w.len()));
             let [[w1, b1], [w2, b2], [w3, b3], [w4, b4]] = [next(0), next(1), next(2), next(3)];

@@ -1,4 +1,4 @@
-//! The generator network of the paper: five convolutions from 64 latents to a 32 x 32 image.
+//! The generator network of the paper: convolutions from 64 latents to a 32 x 32 image.
 
 use super::batch::{Batch, Pass};
 use super::decoder::{Decoder, ImageLoss, Mode, Tensor, Wanted};
