@@ -57,7 +57,7 @@ fn train(network: &mut Network, y: &[f32], x: &mut [f32], steps: u64) -> Vec<f64
 
 #[test]
 fn rounding_is_far_below_the_noise_level() {
-    // The figures of bench/README.md are of 800 steps.
+    // More steps train further and take longer: bench/README.md has figures.
     let steps = std::env::var("MOTES_ERROR_STEPS").map_or(15, |s| s.parse().expect("a number of steps"));
     let mut network = Network::new(1, 0);
     let y = digits();

@@ -235,6 +235,10 @@ mod tests {
         let grid: Vec<f32> = (-4800..4800).map(|i| i as f32 / 300.0).collect();
         let (mut slope, mut value) = (grid.clone(), vec![0.0; grid.len()]);
         activate_with_slope(&mut slope, &mut value);
+        let (mut portable_slope, mut portable) = (grid.clone(), vec![0.0; grid.len()]);
+        activate_with_slope_kernel::<false>(&mut portable_slope, &mut portable);
+        assert!(portable.iter().zip(&value).all(|(p, v)| (p - v).abs() <= 1e-6 * v.abs().max(0.1)));
+        assert!(portable_slope.iter().zip(&slope).all(|(p, v)| (p - v).abs() < 1e-6));
         for ((&v, &value), &slope) in grid.iter().zip(&value).zip(&slope) {
             let (a, b) = layers::gelu(f64::from(v));
             assert!(

@@ -49,7 +49,7 @@ struct Block {
 }
 
 impl Block {
-    fn fit(&mut self, images: usize, parameters: usize) {
+    fn fit(&mut self, images: usize) {
         self.images = images;
         for (i, size) in [17 * 17, 8 * 8].into_iter().enumerate() {
             self.pooled[i].resize(images * PLANES[i] * size, 0.0);
@@ -57,7 +57,6 @@ impl Block {
         }
         self.hidden.resize(images * HIDDEN, 0.0);
         self.last.resize(images * 2 * LATENTS, 0.0);
-        self.gradient.resize(parameters, 0.0);
     }
 }
 
@@ -84,7 +83,7 @@ impl Small {
         self.inputs * TAPS
     }
 
-    /// Calls `visit(place among the taps [tap][pixel], place in the input)`.
+    /// Calls `visit(place among the taps `[tap][pixel]`, place in the input)`.
     fn places(&self, mut visit: impl FnMut(usize, usize)) {
         let out = self.output_size();
         for tap in 0..self.taps() {
@@ -107,7 +106,7 @@ impl Small {
         }
     }
 
-    /// The input of each tap, [tap][pixel].
+    /// The input of each tap, `[tap][pixel]`.
     fn spread(&self, input: &[f32], taps: &mut [f32]) {
         taps[..self.taps() * self.width()].fill(0.0);
         self.places(|tap, place| taps[tap] = input[place]);
@@ -197,7 +196,7 @@ impl Encoder {
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.resize_with(count.div_ceil(BLOCK), Block::default);
         for (i, block) in blocks.iter_mut().enumerate() {
-            block.fit((count - i * BLOCK).min(BLOCK), self.parameters.values.len());
+            block.fit((count - i * BLOCK).min(BLOCK));
         }
         let this = &*self;
         let [first, second] = convolutions(this.channels);
@@ -258,8 +257,10 @@ impl Encoder {
         let Ok(()) = for_each(true, (&mut blocks, 1), |i, block| {
             let (block, space) = (&mut block[0], &mut this.workers.get()[..]);
             let n = block.images;
+            // Not in the forward, which may be all that is wanted of many images.
+            block.gradient.clear();
+            block.gradient.resize(this.parameters.values.len(), 0.0);
             let mut gradient = &mut block.gradient[..];
-            gradient.fill(0.0);
             let mut take = |len: usize| gradient.split_off_mut(..len).expect("a layer's gradient");
             let mut next = |layer: usize| this.layer(layer).map(|w| take(w.len()));
             let [[w1, b1], [w2, b2], [w3, b3], [w4, b4]] = [next(0), next(1), next(2), next(3)];
@@ -325,7 +326,7 @@ fn relu(x: &mut [f32]) {
     x.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x });
 }
 
-/// [output][input] to [input][output].
+/// `[output][input]` to `[input][output]`.
 fn transpose(weights: &[f32], inputs: usize) -> Vec<f32> {
     let outputs = weights.len() / inputs;
     let mut result = vec![0.0; weights.len()];

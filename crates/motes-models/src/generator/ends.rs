@@ -1,6 +1,6 @@
 //! The network's first and last layers: linear, the transposed convolution 4 -> 64, and the one that doubles the size.
 //!
-//! Latents and features are rows of an image each; the first transposed convolution reads features as [4][16][16].
+//! Latents and features are rows of an image each; the first transposed convolution reads features as `[4][16][16]`.
 
 use super::product::{Matrix, product};
 use super::winograd::{CHANNELS, IMAGE, SIZE};
@@ -33,7 +33,7 @@ fn transpose(from: &[f32], width: usize, to: &mut [f32], to_width: usize) {
 
 /// y = W x + b.
 pub(super) struct Linear {
-    /// [output][input].
+    /// `[output][input]`.
     weights: Vec<f32>,
     transposed: Vec<f32>,
 }
@@ -44,7 +44,7 @@ impl Linear {
         Self { weights: vec![0.0; FEATURES * LATENTS], transposed: vec![0.0; FEATURES * LATENTS] }
     }
 
-    /// Takes the weights [output][input], each output's times its scale.
+    /// Takes the weights `[output][input]`, each output's times its scale.
     pub fn set(&mut self, weights: &[f32], scale: &[f32]) {
         for (i, (to, &w)) in self.weights.iter_mut().zip(weights).enumerate() {
             *to = w * scale[i / LATENTS];
@@ -84,9 +84,9 @@ impl Taps {
 
 /// The transposed convolution 4 -> 64 with a 5 x 5 kernel and padding 2, without a bias of its own.
 pub(super) struct Up {
-    /// [tap][output].
+    /// `[tap][output]`.
     weights: Vec<f32>,
-    /// [output][tap].
+    /// `[output][tap]`.
     transposed: Vec<f32>,
 }
 
@@ -99,7 +99,7 @@ impl Up {
         Self { weights: vec![0.0; Self::WEIGHTS], transposed: vec![0.0; CHANNELS * UP_WIDTH] }
     }
 
-    /// Takes the weights [input][output][row][column], each output's times its scale.
+    /// Takes the weights `[input][output][row][column]`, each output's times its scale.
     pub fn set(&mut self, weights: &[f32], scale: &[f32]) {
         for (i, &w) in weights.iter().enumerate() {
             let (input, output, tap) = Self::place(i);
@@ -113,7 +113,7 @@ impl Up {
         (i / 25 / CHANNELS, i / 25 % CHANNELS, i % 25)
     }
 
-    /// For each tap the rows of the input that it multiplies, [tap][pixel]: output o meets input o + 2 - k at tap k.
+    /// For each tap the rows of the input that it multiplies, `[tap][pixel]`: output o meets input o + 2 - k at tap k.
     fn spread(features: &[f32], taps: &mut [f32]) {
         for (tap, taps) in taps.chunks_exact_mut(PIXELS).take(UP_TAPS).enumerate() {
             let (plane, ky, kx) = (&features[tap / 25 * PIXELS..], tap % 25 / UP_KERNEL, tap % UP_KERNEL);
@@ -178,7 +178,7 @@ impl Up {
         }
     }
 
-    /// From this layer's own order to [input][output][row][column].
+    /// From this layer's own order to `[input][output][row][column]`.
     pub fn weight_gradient(own: &[f32], weights: &mut [f32]) {
         for (i, w) in weights.iter_mut().enumerate() {
             let (input, output, tap) = Self::place(i);
@@ -190,9 +190,9 @@ impl Up {
 /// The transposed convolution 64 -> C with a 4 x 4 kernel, stride 2 and padding 1.
 pub(super) struct Out {
     channels: usize,
-    /// [input][channel][tap], as PyTorch's.
+    /// `[input][channel][tap]`, as PyTorch's.
     weights: Vec<f32>,
-    /// [channel][tap][input].
+    /// `[channel][tap][input]`.
     transposed: Vec<f32>,
 }
 
@@ -203,7 +203,7 @@ impl Out {
         Self { channels, transposed: weights.clone(), weights }
     }
 
-    /// Takes the weights [input][output][row][column].
+    /// Takes the weights `[input][output][row][column]`.
     pub fn set(&mut self, weights: &[f32]) {
         self.weights.copy_from_slice(weights);
         transpose(weights, self.width(), &mut self.transposed, CHANNELS);
@@ -233,7 +233,7 @@ impl Out {
         }
     }
 
-    /// One image [channel][row][column] before its tanh, from one of channels last.
+    /// One image `[channel][row][column]` before its tanh, from one of channels last.
     pub fn forward(&self, a: &[f32], bias: &[f32], image: &mut [f32], space: &mut Taps) {
         let width = self.width();
         product([PIXELS, CHANNELS, width], Matrix::rows(a, CHANNELS), &self.weights, &mut space.0, false);

@@ -1,6 +1,6 @@
 //! Every layer's forward and backward in plain loops, generic over the precision: what the fast kernels are compared with.
 //!
-//! Arrays are laid out as PyTorch's: images are [channel][row][column], weights outermost dimension first. Gradients
+//! Arrays are laid out as PyTorch's: images are `[channel][row][column]`, weights outermost dimension first. Gradients
 //! are overwritten, except those of weights and biases, which are added to. These loops are checked against finite
 //! differences in `f64`; the kernels of [`super::Network`] and [`super::Encoder`] against these loops.
 
@@ -29,7 +29,7 @@ impl Convolution {
         (self.size + 2 * self.padding - self.kernel) / self.stride + 1
     }
 
-    /// Calls `visit(input, weight, output)` with the indices of each product; weights are [output][input][row][column].
+    /// Calls `visit(input, weight, output)` with the indices of each product; weights are `[output][input][row][column]`.
     fn products(&self, mut visit: impl FnMut(usize, usize, usize)) {
         let (size, out) = (self.size, self.output_size());
         let place =
@@ -83,7 +83,7 @@ pub fn bias_gradient<F: Real>(d_image: &[F], d_bias: &mut [F]) {
     }
 }
 
-/// `y = W x + b` for one x; weights are [output][input].
+/// `y = W x + b` for one x; weights are `[output][input]`.
 pub fn linear<F: Real>(x: &[F], weights: &[F], bias: &[F], y: &mut [F]) {
     for ((y, row), &b) in y.iter_mut().zip(weights.chunks_exact(x.len())).zip(bias) {
         *y = b;
@@ -109,7 +109,7 @@ pub fn linear_backward<F: Real>(
     }
 }
 
-/// Batch normalisation of [image][channel][pixel], with the statistics of one call.
+/// Batch normalisation of `[image][channel][pixel]`, with the statistics of one call.
 #[derive(Clone, Debug)]
 pub struct BatchNorm {
     /// The mean of each channel.

@@ -1,4 +1,4 @@
-//! The generator network of the paper: five convolutions from 64 latents to a 32 x 32 image.
+//! The generator network of the paper: convolutions from 64 latents to a 32 x 32 image.
 
 use super::batch::{Batch, Pass};
 use super::decoder::{Decoder, ImageLoss, Mode, Tensor, Wanted};
@@ -13,7 +13,7 @@ use std::convert::Infallible;
 /// The paper's decoder: Linear(64, 1024), BatchNorm, GELU; ConvTranspose(4, 64, 5), BatchNorm, GELU; twice
 /// [Conv(64, 64, 5), BatchNorm, GELU, Conv(64, 64, 3), BatchNorm, GELU, plus the input]; ConvTranspose(64, C, 4), tanh.
 ///
-/// Names, shapes and initial distribution of the parameters are PyTorch's. Images are [channel][row][column].
+/// Names, shapes and initial distribution of the parameters are PyTorch's. Images are `[channel][row][column]`.
 ///
 /// Own code: on two cores Burn's best backend needs three times PyTorch's time on this network and candle ten times.
 ///
@@ -21,6 +21,8 @@ use std::convert::Infallible;
 /// and their gradient is zero. It is written as exactly zero: the rounding noise that other engines leave there would be
 /// blown up to full steps by RMSProp and Adam. They stay among the parameters, at their initial values, and the running
 /// means are those of values that include them. In [`Mode::Eval`] they matter, and their gradient is as computed.
+///
+/// **Threads.** A loss is called while its worker's room is lent out, so that it must not itself wait for the thread pool.
 pub struct Network {
     channels: usize,
     parameters: Weights,

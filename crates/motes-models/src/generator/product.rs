@@ -127,9 +127,12 @@ mod tests {
                     let mut c = start.clone();
                     let left = if flip { Matrix::transposed(&a, m) } else { Matrix::rows(&a, k) };
                     product([m, k, n], left, &b, &mut c, add);
-                    for (at, &c) in c.iter().enumerate() {
+                    let mut portable = start.clone();
+                    tiles_kernel::<false>([m, k, n], left, &b, &mut portable, add);
+                    for (at, (&c, &p)) in c.iter().zip(&portable).enumerate() {
                         let e = expected(at / n, at % n, flip);
                         assert!((f64::from(c) - e).abs() < 1e-5 * (1.0 + k as f64), "{c} and {e}");
+                        assert!((f64::from(p) - e).abs() < 1e-5 * (1.0 + k as f64), "portable: {p} and {e}");
                     }
                 }
             }

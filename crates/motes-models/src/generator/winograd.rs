@@ -6,7 +6,10 @@
 //! gradients are its adjoints: of the kernel, G'[(A y) . (B' d)]; of the input, B[(G g) . (A y)]. In between, products
 //! with the same index in the tile are matrix products over channels.
 //!
-//! Images are channels last: [row][column][channel].
+//! Rounding: 3e-6 of the root mean square for 5 x 5 and 2e-6 for 3 x 3, ten times that at most, in either direction. Decoded
+//! pixels at trained weights are off by 1e-6 at most, beside a noise level of 0.01 (tests/generator_error.rs).
+//!
+//! Images are channels last: `[row][column][channel]`.
 
 use super::lanes::{LANES, Lanes};
 use super::product::{Matrix, product};
@@ -48,9 +51,9 @@ impl Transforms {
 
 /// One layer's transformed weights; N is 8 for a 5 x 5 kernel and 6 for 3 x 3.
 pub(super) struct Winograd<const N: usize> {
-    /// For each index of the tile, [input][output].
+    /// For each index of the tile, `[input][output]`.
     forward: Vec<f32>,
-    /// For each index of the tile, [output][input].
+    /// For each index of the tile, `[output][input]`.
     backward: Vec<f32>,
 }
 
@@ -65,7 +68,7 @@ impl<const N: usize> Winograd<N> {
         Self { forward: vec![0.0; Self::WEIGHTS], backward: vec![0.0; Self::WEIGHTS] }
     }
 
-    /// Takes the weights [output][input][row][column], each output's times its scale.
+    /// Takes the weights `[output][input][row][column]`, each output's times its scale.
     pub fn set(&mut self, weights: &[f32], scale: &[f32]) {
         let taps = Self::KERNEL * Self::KERNEL;
         let g = kernel_transform::<N>();
@@ -114,7 +117,7 @@ impl<const N: usize> Winograd<N> {
     }
 
     /// For some images: adds the gradient with respect to the input to `d_input`; and, given the input and where to, adds
-    /// the gradient with respect to the transformed weights, for each index of the tile [output][input].
+    /// the gradient with respect to the transformed weights, for each index of the tile `[output][input]`.
     pub fn backward(
         &self,
         d_output: &[f32],
@@ -143,7 +146,7 @@ impl<const N: usize> Winograd<N> {
         }
     }
 
-    /// The gradient with respect to the weights [output][input][row][column] from that of the transformed ones.
+    /// The gradient with respect to the weights `[output][input][row][column]` from that of the transformed ones.
     pub fn weight_gradient(transformed: &[f32], weights: &mut [f32]) {
         let taps = Self::KERNEL * Self::KERNEL;
         let g = kernel_transform::<N>();

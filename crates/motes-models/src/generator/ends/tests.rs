@@ -14,7 +14,7 @@ fn wide(x: &[f32]) -> Vec<f64> {
     x.iter().map(|&x| f64::from(x)).collect()
 }
 
-/// [pixel][channel] to [channel][pixel].
+/// `[pixel][channel]` to `[channel][pixel]`.
 fn planar(image: &[f32]) -> Vec<f64> {
     (0..IMAGE).map(|i| f64::from(image[i % PIXELS * CHANNELS + i / PIXELS])).collect()
 }

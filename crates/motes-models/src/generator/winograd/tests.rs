@@ -10,7 +10,7 @@ fn normals(step: u64, len: usize) -> Vec<f32> {
     x
 }
 
-/// [pixel][channel] to [channel][pixel].
+/// `[pixel][channel]` to `[channel][pixel]`.
 fn planar(image: &[f32]) -> Vec<f64> {
     let at = |i: usize| image[i % (SIZE * SIZE) * CHANNELS + i / (SIZE * SIZE)];
     (0..IMAGE).map(|i| f64::from(at(i))).collect()
@@ -88,4 +88,34 @@ fn five_by_five() {
 #[test]
 fn three_by_three() {
     agrees::<6>();
+}
+
+/// The kernels without AVX2 and FMA, which a processor that has them never runs, against the dispatched ones.
+fn portable_agrees<const N: usize>() {
+    let images = normals(0, 2 * IMAGE);
+    let bias = normals(1, CHANNELS);
+    let close = |a: &[f32], b: &[f32]| {
+        let scale = b.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+        assert!(scale > 0.0 && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5 * scale));
+    };
+    let (mut plain, mut wide) = (vec![0.0; 64 * STRIDE], vec![0.0; 64 * STRIDE]);
+    transform_input_kernel::<false, N>(&images, &mut plain);
+    transform_input(N, &images, &mut wide);
+    close(&plain, &wide);
+    let (mut plain_images, mut wide_images) = (images.clone(), images.clone());
+    add_input_kernel::<false, N>(&wide, &mut plain_images);
+    add_input(N, &wide, &mut wide_images);
+    close(&plain_images, &wide_images);
+    spread_output_kernel::<false, N>(&images, &mut plain);
+    spread_output(N, &images, &mut wide);
+    close(&plain, &wide);
+    collect_output_kernel::<false, N>(&wide, &bias, &mut plain_images);
+    collect_output(N, &wide, &bias, &mut wide_images);
+    close(&plain_images, &wide_images);
+}
+
+#[test]
+fn the_portable_kernels_agree() {
+    portable_agrees::<8>();
+    portable_agrees::<6>();
 }
