@@ -39,7 +39,7 @@ pub fn compare(args: CompareArgs) -> Result<Ended, String> {
         Some(out) => begun(out, &names, &plans, budget.is_some())?,
         None => names.iter().map(|_| Begun::No).collect(),
     };
-    let interrupt = Interrupt::install().map_err(|e| format!("cannot listen for Ctrl-C: {e}; try again"))?;
+    let interrupt = Interrupt::install()?;
     let out = match args.out {
         Some(out) => out,
         None => fit::next_default(&stem).map_err(|e| e.to_string())?,

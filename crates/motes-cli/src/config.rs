@@ -14,12 +14,13 @@ use serde::{Deserialize, Serialize};
 /// The version of the file format; newer ones are refused.
 const VERSION: u32 = 1;
 
+/// Declares choices that are flags and settings of a config file alike, and how those of two places are joined.
 macro_rules! config {
-    ($($(#[$meta:meta])* $field:ident: $ty:ty,)+) => {
-        /// Everything that determines a run. A field that is `None` was not chosen.
+    ($(#[$doc:meta])* $name:ident { $($(#[$meta:meta])* $field:ident: $ty:ty,)+ }) => {
+        $(#[$doc])*
         #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-        pub struct Config {
+        pub struct $name {
             /// The version of this format.
             #[arg(skip)]
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,146 +36,151 @@ macro_rules! config {
             $($(#[$meta])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)+
         }
 
-        impl Config {
-            /// The choices that were not made before.
-            pub fn added_since(self, before: &Config) -> Config {
-                Config {
-                    version: None,
-                    model: None,
-                    data_sha256: None,
-                    $($field: self.$field.filter(|_| before.$field.is_none()),)+
-                }
-            }
-
+        impl $name {
             /// These choices, and the other's where there are none.
-            pub fn or(self, other: Config) -> Config {
-                Config {
+            pub fn or(self, other: $name) -> $name {
+                $name {
                     version: self.version.or(other.version),
                     model: self.model.or(other.model),
                     data_sha256: self.data_sha256.or(other.data_sha256),
                     $($field: self.$field.or(other.$field),)+
                 }
             }
+
+            /// The choices that were not made before.
+            pub fn added_since(self, before: &$name) -> $name {
+                $name {
+                    version: None,
+                    model: None,
+                    data_sha256: None,
+                    $($field: self.$field.filter(|_| before.$field.is_none()),)+
+                }
+            }
         }
     };
 }
 
+pub(crate) use config;
+
 config! {
-    /// Read the data from a CSV file with a header [default: generated or embedded data]
-    #[arg(long, value_name = "FILE", help_heading = "Data")]
-    data: PathBuf,
-    /// The column to explain [default: the last]
-    #[arg(long, value_name = "COL", help_heading = "Data")]
-    target: String,
-    /// Columns to leave out (logistic, bnn) [default: id, of the embedded data]
-    #[arg(long, value_name = "COL,...", value_delimiter = ',', help_heading = "Data")]
-    drop: Vec<String>,
-    /// A CSV file to test on, standardised with the training moments (logistic)
-    #[arg(long, value_name = "FILE", help_heading = "Data")]
-    test: PathBuf,
-    /// The fraction of rows to test on; 0 trains on everything (logistic, bnn) [default: 0.2]
-    #[arg(long, value_name = "F", help_heading = "Data")]
-    test_fraction: f64,
-    /// The seed of that split, equal to scikit-learn's (logistic, bnn) [default: 0]
-    #[arg(long, value_name = "S", help_heading = "Data")]
-    split_seed: u32,
-    /// Take features as they are (logistic, bnn)
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Data")]
-    no_standardize: bool,
-    /// V of the prior N(theta 1, V I) of the weights (logistic) [default: 5]
-    #[arg(long, value_name = "V", allow_negative_numbers = true, help_heading = "Data")]
-    prior_variance: f64,
-    /// Add an intercept with its own prior N(0, V), not tied to theta (logistic)
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Data")]
-    intercept: bool,
-    /// The labels of --data, where those are images in the IDX format (bnn)
-    #[arg(long, value_name = "FILE", help_heading = "Data")]
-    labels: PathBuf,
-    /// The labels to tell apart, for images (bnn) [default: 4,9]
-    #[arg(long, value_name = "L,...", value_delimiter = ',', help_heading = "Data")]
-    classes: Vec<u8>,
-    /// How many of these images to draw, by --data-seed; 0 for all (bnn) [default: 1000]
-    #[arg(long, value_name = "M", help_heading = "Data")]
-    subsample: usize,
-    /// The number of hidden units (bnn) [default: 40]
-    #[arg(long, value_name = "H", help_heading = "Data")]
-    hidden: usize,
-    /// How products with the features are computed: auto, dense, sparse or full; all agree up to rounding, and --batch
-    /// always computes densely (bnn) [default: auto]
-    #[arg(long, value_name = "WAY", help_heading = "Data")]
-    products: Products,
-    /// The number of generated observations D_x (hierarchical) [default: 100]
-    #[arg(long, value_name = "D", help_heading = "Data")]
-    dim: usize,
-    /// The theta that data are generated with (hierarchical) [default: 1]
-    #[arg(long, value_name = "T", allow_hyphen_values = true, help_heading = "Data")]
-    true_theta: f64,
-    /// The seed that data are generated or drawn with (hierarchical, bnn) [default: 0]
-    #[arg(long, value_name = "S", help_heading = "Data")]
-    data_seed: u64,
-    /// pgd, pqn, pmgd, soul, em, mean-field, marginal-mh or joint-mh [default: pgd]
-    #[arg(long, value_name = "NAME", help_heading = "Algorithm")]
-    algorithm: Algorithm,
-    /// The number of particles N [default: by model]
-    #[arg(long, value_name = "N", help_heading = "Algorithm")]
-    particles: usize,
-    /// The number of steps K [default: by model]
-    #[arg(long, value_name = "K", help_heading = "Algorithm")]
-    steps: u64,
-    /// Steps left out of the averages [default: K/2]
-    #[arg(long, value_name = "B", help_heading = "Algorithm")]
-    burn_in: u64,
-    /// The step size h, or auto: at most the model's default and half of 1 over the largest curvature [default: auto]
-    #[arg(long, value_name = "H", allow_hyphen_values = true, help_heading = "Algorithm")]
-    step_size: StepSize,
-    /// Let the step size decay as H (1 + k/k0)^-p
-    #[arg(long, value_name = "p,k0", help_heading = "Algorithm")]
-    step_decay: StepDecay,
-    /// Let there be N particles from step k on; new ones copy old ones chosen by the seed
-    #[arg(long, value_name = "k:N,...", help_heading = "Algorithm")]
-    grow: Growth,
-    /// What multiplies the theta-gradient: none, diagonal, adagrad, rmsprop or adam [default: by model]
-    #[arg(long, value_name = "NAME", help_heading = "Algorithm")]
-    preconditioner: Preconditioner,
-    /// Accept or reject each particle's move (MALA; pgd, pqn, pmgd)
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Algorithm")]
-    adjust: bool,
-    /// Unadjusted steps before any accept-reject begins [default: half the burn-in]
-    #[arg(long, value_name = "A", help_heading = "Algorithm")]
-    adjust_after: u64,
-    /// The theta-update of joint-mh: pgd or pqn [default: pgd]
-    #[arg(long, value_name = "NAME", help_heading = "Algorithm")]
-    joint_update: JointUpdate,
-    /// Make K steps with a single particle first, and start from where it ends
-    #[arg(long, value_name = "[ALG:]1xK", help_heading = "Algorithm")]
-    warm_start: WarmStart,
-    /// Take gradients over mini-batches of B data terms, rescaled by M/B
-    #[arg(long, value_name = "B", help_heading = "Algorithm")]
-    batch: usize,
-    /// The initial value of theta [default: 0]
-    #[arg(long, value_name = "X", allow_hyphen_values = true, help_heading = "Algorithm")]
-    init_theta: f64,
-    /// The initial value of all particles, or prior [default: 0]
-    #[arg(long, value_name = "X|prior", allow_hyphen_values = true, help_heading = "Algorithm")]
-    init_particles: InitParticles,
-    /// The seed of all randomness [default: 0]
-    #[arg(long, value_name = "S", help_heading = "Algorithm")]
-    seed: u64,
-    /// The precision of particles, f32 or f64 [default: by model]
-    #[arg(long, value_name = "P", help_heading = "Algorithm")]
-    precision: Precision,
-    /// Steps between rows of trace.csv [default: 1]
-    #[arg(long, value_name = "n", help_heading = "Recording")]
-    trace_every: u64,
-    /// Steps between rows of trace.csv that have test metrics of the cloud [default: none]
-    #[arg(long, value_name = "n", help_heading = "Recording")]
-    metrics_every: u64,
-    /// Keep clouds only from steps divisible by n; 0 keeps none [default: 1, thinned to 10,000 particles]
-    #[arg(long, value_name = "n", help_heading = "Recording")]
-    keep_clouds: u64,
-    /// Steps between checkpoints [default: every ten seconds or so]
-    #[arg(long, value_name = "n", help_heading = "Recording")]
-    checkpoint_every: u64,
+    /// Everything that determines a run. A field that is `None` was not chosen.
+    Config {
+        /// Read the data from a CSV file with a header [default: generated or embedded data]
+        #[arg(long, value_name = "FILE", help_heading = "Data")]
+        data: PathBuf,
+        /// The column to explain [default: the last]
+        #[arg(long, value_name = "COL", help_heading = "Data")]
+        target: String,
+        /// Columns to leave out (logistic, bnn) [default: id, of the embedded data]
+        #[arg(long, value_name = "COL,...", value_delimiter = ',', help_heading = "Data")]
+        drop: Vec<String>,
+        /// A CSV file to test on, standardised with the training moments (logistic)
+        #[arg(long, value_name = "FILE", help_heading = "Data")]
+        test: PathBuf,
+        /// The fraction of rows to test on; 0 trains on everything (logistic, bnn) [default: 0.2]
+        #[arg(long, value_name = "F", help_heading = "Data")]
+        test_fraction: f64,
+        /// The seed of that split, equal to scikit-learn's (logistic, bnn) [default: 0]
+        #[arg(long, value_name = "S", help_heading = "Data")]
+        split_seed: u32,
+        /// Take features as they are (logistic, bnn)
+        #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Data")]
+        no_standardize: bool,
+        /// V of the prior N(theta 1, V I) of the weights (logistic) [default: 5]
+        #[arg(long, value_name = "V", allow_negative_numbers = true, help_heading = "Data")]
+        prior_variance: f64,
+        /// Add an intercept with its own prior N(0, V), not tied to theta (logistic)
+        #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Data")]
+        intercept: bool,
+        /// The labels of --data, where those are images in the IDX format (bnn)
+        #[arg(long, value_name = "FILE", help_heading = "Data")]
+        labels: PathBuf,
+        /// The labels to tell apart, for images (bnn) [default: 4,9]
+        #[arg(long, value_name = "L,...", value_delimiter = ',', help_heading = "Data")]
+        classes: Vec<u8>,
+        /// How many of these images to draw, by --data-seed; 0 for all (bnn) [default: 1000]
+        #[arg(long, value_name = "M", help_heading = "Data")]
+        subsample: usize,
+        /// The number of hidden units (bnn) [default: 40]
+        #[arg(long, value_name = "H", help_heading = "Data")]
+        hidden: usize,
+        /// How products with the features are computed: auto, dense, sparse or full; all agree up to rounding, and --batch
+        /// always computes densely (bnn) [default: auto]
+        #[arg(long, value_name = "WAY", help_heading = "Data")]
+        products: Products,
+        /// The number of generated observations D_x (hierarchical) [default: 100]
+        #[arg(long, value_name = "D", help_heading = "Data")]
+        dim: usize,
+        /// The theta that data are generated with (hierarchical) [default: 1]
+        #[arg(long, value_name = "T", allow_hyphen_values = true, help_heading = "Data")]
+        true_theta: f64,
+        /// The seed that data are generated or drawn with (hierarchical, bnn) [default: 0]
+        #[arg(long, value_name = "S", help_heading = "Data")]
+        data_seed: u64,
+        /// pgd, pqn, pmgd, soul, em, mean-field, marginal-mh or joint-mh [default: pgd]
+        #[arg(long, value_name = "NAME", help_heading = "Algorithm")]
+        algorithm: Algorithm,
+        /// The number of particles N [default: by model]
+        #[arg(long, value_name = "N", help_heading = "Algorithm")]
+        particles: usize,
+        /// The number of steps K [default: by model]
+        #[arg(long, value_name = "K", help_heading = "Algorithm")]
+        steps: u64,
+        /// Steps left out of the averages [default: K/2]
+        #[arg(long, value_name = "B", help_heading = "Algorithm")]
+        burn_in: u64,
+        /// The step size h, or auto: at most the model's default and half of 1 over the largest curvature [default: auto]
+        #[arg(long, value_name = "H", allow_hyphen_values = true, help_heading = "Algorithm")]
+        step_size: StepSize,
+        /// Let the step size decay as H (1 + k/k0)^-p
+        #[arg(long, value_name = "p,k0", help_heading = "Algorithm")]
+        step_decay: StepDecay,
+        /// Let there be N particles from step k on; new ones copy old ones chosen by the seed
+        #[arg(long, value_name = "k:N,...", help_heading = "Algorithm")]
+        grow: Growth,
+        /// What multiplies the theta-gradient: none, diagonal, adagrad, rmsprop or adam [default: by model]
+        #[arg(long, value_name = "NAME", help_heading = "Algorithm")]
+        preconditioner: Preconditioner,
+        /// Accept or reject each particle's move (MALA; pgd, pqn, pmgd)
+        #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Algorithm")]
+        adjust: bool,
+        /// Unadjusted steps before any accept-reject begins [default: half the burn-in]
+        #[arg(long, value_name = "A", help_heading = "Algorithm")]
+        adjust_after: u64,
+        /// The theta-update of joint-mh: pgd or pqn [default: pgd]
+        #[arg(long, value_name = "NAME", help_heading = "Algorithm")]
+        joint_update: JointUpdate,
+        /// Make K steps with a single particle first, and start from where it ends
+        #[arg(long, value_name = "[ALG:]1xK", help_heading = "Algorithm")]
+        warm_start: WarmStart,
+        /// Take gradients over mini-batches of B data terms, rescaled by M/B
+        #[arg(long, value_name = "B", help_heading = "Algorithm")]
+        batch: usize,
+        /// The initial value of theta [default: 0]
+        #[arg(long, value_name = "X", allow_hyphen_values = true, help_heading = "Algorithm")]
+        init_theta: f64,
+        /// The initial value of all particles, or prior [default: 0]
+        #[arg(long, value_name = "X|prior", allow_hyphen_values = true, help_heading = "Algorithm")]
+        init_particles: InitParticles,
+        /// The seed of all randomness [default: 0]
+        #[arg(long, value_name = "S", help_heading = "Algorithm")]
+        seed: u64,
+        /// The precision of particles, f32 or f64 [default: by model]
+        #[arg(long, value_name = "P", help_heading = "Algorithm")]
+        precision: Precision,
+        /// Steps between rows of trace.csv [default: 1]
+        #[arg(long, value_name = "n", help_heading = "Recording")]
+        trace_every: u64,
+        /// Steps between rows of trace.csv that have test metrics of the cloud [default: none]
+        #[arg(long, value_name = "n", help_heading = "Recording")]
+        metrics_every: u64,
+        /// Keep clouds only from steps divisible by n; 0 keeps none [default: 1, thinned to 10,000 particles]
+        #[arg(long, value_name = "n", help_heading = "Recording")]
+        keep_clouds: u64,
+        /// Steps between checkpoints [default: every ten seconds or so]
+        #[arg(long, value_name = "n", help_heading = "Recording")]
+        checkpoint_every: u64,
+    }
 }
 
 /// A step size as it is written.
@@ -301,13 +307,7 @@ impl Config {
 
     /// The text of a config file.
     pub fn to_toml(&self) -> Result<String, String> {
-        let files = [&self.data, &self.test, &self.labels];
-        if let Some(path) = files.into_iter().flatten().find(|p| p.to_str().is_none()) {
-            return Err(format!(
-                "the name of {} is not UTF-8 and cannot be kept in config.toml; rename it",
-                path.display()
-            ));
-        }
+        refuse_other_names([&self.data, &self.test, &self.labels].into_iter().flatten())?;
         let body = toml::to_string(self).expect("a config is plain data");
         Ok(format!("# Replay with: motes fit --config <this file>\n{body}"))
     }
@@ -459,6 +459,17 @@ impl Config {
 
     pub fn recording(&self) -> Recording {
         Recording { trace_every: self.trace_every.unwrap_or(1), checkpoint_every: self.checkpoint_every }
+    }
+}
+
+/// A config is text, and so are the names of files in it.
+pub fn refuse_other_names<'a>(mut paths: impl Iterator<Item = &'a PathBuf>) -> Result<(), String> {
+    match paths.find(|p| p.to_str().is_none()) {
+        None => Ok(()),
+        Some(path) => Err(format!(
+            "the name of {} is not UTF-8 and cannot be kept in config.toml; rename it",
+            path.display()
+        )),
     }
 }
 

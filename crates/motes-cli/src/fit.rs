@@ -103,12 +103,17 @@ pub fn gather(model: Option<&str>, mut flags: Config, mut file: Config) -> Resul
     flags.model = Some(model);
     file.make_way_for(&flags);
     let mut config = flags.or(file);
-    for path in [&mut config.data, &mut config.test, &mut config.labels].into_iter().flatten() {
-        // A run is resumed from anywhere.
+    make_absolute([&mut config.data, &mut config.test, &mut config.labels].into_iter().flatten())?;
+    Ok(config)
+}
+
+/// A run is resumed from anywhere.
+pub fn make_absolute<'a>(paths: impl Iterator<Item = &'a mut PathBuf>) -> Result<(), String> {
+    for path in paths {
         let absolute = std::path::absolute(&path);
         *path = absolute.map_err(|e| format!("cannot use {}: {e}; check the path", path.display()))?;
     }
-    Ok(config)
+    Ok(())
 }
 
 /// Continues a run.
@@ -142,7 +147,7 @@ pub fn fewer_steps(steps: u64, before: u64) -> String {
 
 fn start(config: Config, how: How, from: From) -> Result<Ended, String> {
     let plan = plan(config, how, None)?;
-    let interrupt = Interrupt::install().map_err(|e| format!("cannot listen for Ctrl-C: {e}; try again"))?;
+    let interrupt = Interrupt::install()?;
     plan.carry_out(from, &interrupt).map_err(|e| e.to_string())
 }
 

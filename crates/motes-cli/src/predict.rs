@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{BufReader, Write as _};
 use std::path::PathBuf;
 
+use motes::files::csv_field;
 use motes::files::{Durable, write_atomically};
 use motes::npz::read_npz;
 use motes::{Ended, Pool};
@@ -125,12 +126,12 @@ fn network_csv(
     let probabilities = network_probabilities(remember, clouds, features)?;
     let mut out = String::from("row,class");
     for class in &remember.classes {
-        let _ = write!(out, ",{}", quoted(&format!("p({class})")));
+        let _ = write!(out, ",{}", csv_field(&format!("p({class})")));
     }
     out.push('\n');
     for (row, p) in rows.iter().zip(probabilities.chunks_exact(classes)) {
         let best = (0..classes).max_by(|a, b| p[*a].total_cmp(&p[*b])).unwrap_or(0);
-        let _ = write!(out, "{},{}", row + 1, quoted(&remember.classes[best]));
+        let _ = write!(out, "{},{}", row + 1, csv_field(&remember.classes[best]));
         for p in p {
             let _ = write!(out, ",{p}");
         }
@@ -139,20 +140,11 @@ fn network_csv(
     Ok(out)
 }
 
-/// A field of a CSV file.
-fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_string()
-    }
-}
-
 /// Row numbers count the rows of the data from 1, as people do; the header is not one.
 fn csv(remember: &Remember, rows: &[usize], predictions: &[Prediction]) -> String {
     let mut out = String::from("row,class,probability,low,high\n");
     for (row, p) in rows.iter().zip(predictions) {
-        let class = quoted(&remember.classes[usize::from(p.mean >= 0.5)]);
+        let class = csv_field(&remember.classes[usize::from(p.mean >= 0.5)]);
         let _ = writeln!(out, "{},{class},{},{},{}", row + 1, p.mean, p.low, p.high);
     }
     out

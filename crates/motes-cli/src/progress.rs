@@ -107,7 +107,11 @@ pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Listens for Ctrl-C and SIGTERM; the second one ends the process at once (the last checkpoint stays good).
-    pub fn install() -> std::io::Result<Self> {
+    pub fn install() -> Result<Self, String> {
+        Self::listen().map_err(|e| format!("cannot listen for Ctrl-C: {e}; try again"))
+    }
+
+    fn listen() -> std::io::Result<Self> {
         use signal_hook::consts::{SIGINT, SIGTERM};
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {

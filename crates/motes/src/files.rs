@@ -42,3 +42,12 @@ pub fn write_atomically(
     }
     result.map_err(Error::write(path))
 }
+
+/// A field of a CSV file, in quotes where it needs them.
+pub fn csv_field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_string()
+    }
+}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::checkpoint::{self, Generations, Header};
-use crate::files::{Durable, write_atomically};
+use crate::files::{Durable, csv_field, write_atomically};
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::npz::NpzWriter;
 use crate::settings::{Algorithm, Settings};
@@ -292,12 +292,8 @@ impl Columns {
 /// The first line of a trace.
 pub fn trace_header<F: Real>(model: &dyn Model<F>, settings: &Settings) -> String {
     let columns = Columns::of(settings, model.d_theta());
-    let quoted = |name: String| {
-        let plain = !name.contains([',', '"', '\n', '\r']);
-        if plain { name } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-    };
     let mut names = vec!["k".to_string()];
-    names.extend(model.theta_names().into_iter().take(columns.theta).map(quoted));
+    names.extend(model.theta_names().into_iter().take(columns.theta).map(|name| csv_field(&name)));
     let scalars = [
         ("h", columns.h),
         ("particles", columns.particles),

@@ -6,7 +6,7 @@ use clap::Args;
 use motes_models::generator::{Algorithm, BatchNorm, Settings};
 use serde::{Deserialize, Serialize};
 
-use crate::config::one_line;
+use crate::config::{config, one_line, refuse_other_names};
 
 /// The model's name in a config.
 pub const MODEL: &str = "generator";
@@ -15,95 +15,65 @@ const VERSION: u32 = 1;
 /// Epochs where nobody chooses: those of the authors' notebook.
 const EPOCHS: u64 = 100;
 
-/// Everything that determines a training. A field that is `None` was not chosen.
-#[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct GeneratorConfig {
-    /// The version of this format.
-    #[arg(skip)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<u32>,
-    /// The model.
-    #[arg(skip)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// The SHA-256 of the images' pixels.
-    #[arg(skip)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data_sha256: Option<String>,
-    /// A folder of JPEG or PNG images (shorter side to 32, centre crop), or an IDX file [default: embedded MNIST]
-    #[arg(long, value_name = "DIR|IDX", help_heading = "Data")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data: Option<PathBuf>,
-    /// The labels of an IDX file of images, for `motes synthesize --from labels`
-    #[arg(long, value_name = "IDX", help_heading = "Data")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub labels: Option<PathBuf>,
-    /// 1 for grey images, 3 for coloured ones [default: 1, or 3 for a folder]
-    #[arg(long, value_name = "1|3", help_heading = "Data")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub channels: Option<usize>,
-    /// The number of images M, the first of those there are [default: all]
-    #[arg(long, value_name = "M", help_heading = "Data")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub images: Option<usize>,
-    /// pgd, abp, short-run or vae [default: pgd]
-    #[arg(long, value_name = "NAME", help_heading = "Algorithm")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub algorithm: Option<Algorithm>,
-    /// The number of particles N of each image (pgd) [default: 10]
-    #[arg(long, value_name = "N", help_heading = "Algorithm")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub particles: Option<usize>,
-    /// Transitions of the chain in each step (abp, short-run) [default: 10]
-    #[arg(long, value_name = "n", help_heading = "Algorithm")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub chain: Option<usize>,
-    /// Images in a batch; each epoch visits every image once [default: 128]
-    #[arg(long, value_name = "B", help_heading = "Algorithm")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batch: Option<usize>,
-    /// Epochs [default: 100]
-    #[arg(long, value_name = "E", help_heading = "Algorithm", conflicts_with = "steps")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub epochs: Option<u64>,
-    /// Steps K, instead of epochs
-    #[arg(long, value_name = "K", help_heading = "Algorithm")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub steps: Option<u64>,
-    /// The step size h of the particles; the paper's for MNIST is 1e-3, its notebook's 1e-4 [default: 1e-4]
-    #[arg(long, value_name = "H", help_heading = "Algorithm")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub step_size: Option<f64>,
-    /// The learning rate of theta (RMSProp) [default: 1e-3]
-    #[arg(long, value_name = "R", help_heading = "Algorithm", conflicts_with = "lambda")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub theta_rate: Option<f64>,
-    /// The paper's lambda instead: the learning rate of theta is h lambda M
-    #[arg(long, value_name = "L", help_heading = "Algorithm")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lambda: Option<f64>,
-    /// The standard deviation of the observation noise [default: 0.01]
-    #[arg(long, value_name = "S", help_heading = "Algorithm")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sigma: Option<f64>,
-    /// two-pass: running statistics for the particles' gradient, as the authors; one-pass: the batch's, cheaper, another
-    /// algorithm (pgd) [default: two-pass]
-    #[arg(long, value_name = "HOW", help_heading = "Algorithm")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batchnorm: Option<BatchNorm>,
-    /// The seed of all randomness [default: 0]
-    #[arg(long, value_name = "S", help_heading = "Algorithm")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seed: Option<u64>,
-    /// Steps between checkpoints [default: every half minute or so]
-    #[arg(long, value_name = "n", help_heading = "Recording")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub checkpoint_every: Option<u64>,
-    /// Steps between pictures of reconstructions and samples; 0 for none but the last [default: an epoch]
-    #[arg(long, value_name = "n", help_heading = "Recording")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pictures_every: Option<u64>,
+config! {
+    /// Everything that determines a training. A field that is `None` was not chosen.
+    GeneratorConfig {
+        /// A folder of JPEG or PNG images (shorter side to 32, centre crop), or an IDX file [default: embedded MNIST]
+        #[arg(long, value_name = "DIR|IDX", help_heading = "Data")]
+        data: PathBuf,
+        /// The labels of an IDX file of images, for `motes synthesize --from labels`
+        #[arg(long, value_name = "IDX", help_heading = "Data")]
+        labels: PathBuf,
+        /// 1 for grey images, 3 for coloured ones [default: 1, or 3 for a folder]
+        #[arg(long, value_name = "1|3", help_heading = "Data")]
+        channels: usize,
+        /// The number of images M, the first of those there are [default: all]
+        #[arg(long, value_name = "M", help_heading = "Data")]
+        images: usize,
+        /// pgd, abp, short-run or vae [default: pgd]
+        #[arg(long, value_name = "NAME", help_heading = "Algorithm")]
+        algorithm: Algorithm,
+        /// The number of particles N of each image (pgd) [default: 10]
+        #[arg(long, value_name = "N", help_heading = "Algorithm")]
+        particles: usize,
+        /// Transitions of the chain in each step (abp, short-run) [default: 10]
+        #[arg(long, value_name = "n", help_heading = "Algorithm")]
+        chain: usize,
+        /// Images in a batch; each epoch visits every image once [default: 128]
+        #[arg(long, value_name = "B", help_heading = "Algorithm")]
+        batch: usize,
+        /// Epochs [default: 100]
+        #[arg(long, value_name = "E", help_heading = "Algorithm", conflicts_with = "steps")]
+        epochs: u64,
+        /// Steps K, instead of epochs
+        #[arg(long, value_name = "K", help_heading = "Algorithm")]
+        steps: u64,
+        /// The step size h of the particles; the paper's for MNIST is 1e-3, its notebook's 1e-4 [default: 1e-4]
+        #[arg(long, value_name = "H", help_heading = "Algorithm")]
+        step_size: f64,
+        /// The learning rate of theta (RMSProp) [default: 1e-3]
+        #[arg(long, value_name = "R", help_heading = "Algorithm", conflicts_with = "lambda")]
+        theta_rate: f64,
+        /// The paper's lambda instead: the learning rate of theta is h lambda M
+        #[arg(long, value_name = "L", help_heading = "Algorithm")]
+        lambda: f64,
+        /// The standard deviation of the observation noise [default: 0.01]
+        #[arg(long, value_name = "S", help_heading = "Algorithm")]
+        sigma: f64,
+        /// two-pass: running statistics for the particles' gradient, as the authors; one-pass: the batch's, cheaper, another
+        /// algorithm (pgd) [default: two-pass]
+        #[arg(long, value_name = "HOW", help_heading = "Algorithm")]
+        batchnorm: BatchNorm,
+        /// The seed of all randomness [default: 0]
+        #[arg(long, value_name = "S", help_heading = "Algorithm")]
+        seed: u64,
+        /// Steps between checkpoints [default: every half minute or so]
+        #[arg(long, value_name = "n", help_heading = "Recording")]
+        checkpoint_every: u64,
+        /// Steps between pictures of reconstructions and samples; 0 for none but the last [default: an epoch]
+        #[arg(long, value_name = "n", help_heading = "Recording")]
+        pictures_every: u64,
+    }
 }
 
 impl GeneratorConfig {
@@ -122,57 +92,26 @@ impl GeneratorConfig {
         Ok(config)
     }
 
-    /// These choices, and the file's where there are none.
-    pub fn or(self, mut file: GeneratorConfig) -> Self {
-        // One choice replaces another that says the same in other words.
-        if self.epochs.is_some() || self.steps.is_some() {
-            (file.epochs, file.steps) = (None, None);
+    /// Sets aside what this config says where the flags say the same in other words, or choose other data or another
+    /// algorithm.
+    pub fn make_way_for(&mut self, flags: &GeneratorConfig) {
+        if flags.epochs.is_some() || flags.steps.is_some() {
+            (self.epochs, self.steps) = (None, None);
         }
-        if self.theta_rate.is_some() || self.lambda.is_some() {
-            (file.theta_rate, file.lambda) = (None, None);
+        if flags.theta_rate.is_some() || flags.lambda.is_some() {
+            (self.theta_rate, self.lambda) = (None, None);
         }
-        if self.data.is_some() || self.images.is_some() || self.channels.is_some() {
-            file.data_sha256 = None;
+        if flags.data.is_some() || flags.images.is_some() || flags.channels.is_some() {
+            self.data_sha256 = None;
         }
-        if self.algorithm.is_some() && self.algorithm != file.algorithm {
-            (file.particles, file.chain, file.batchnorm) = (None, None, None);
+        if flags.algorithm.is_some() && flags.algorithm != self.algorithm {
+            (self.particles, self.chain, self.batchnorm) = (None, None, None);
         }
-        macro_rules! chosen {
-            ($($field:ident),+) => { GeneratorConfig { $($field: self.$field.or(file.$field)),+ } };
-        }
-        chosen!(
-            version,
-            model,
-            data_sha256,
-            data,
-            labels,
-            channels,
-            images,
-            algorithm,
-            particles,
-            chain,
-            batch,
-            epochs,
-            steps,
-            step_size,
-            theta_rate,
-            lambda,
-            sigma,
-            batchnorm,
-            seed,
-            checkpoint_every,
-            pictures_every
-        )
     }
 
     /// The text of a config file.
     pub fn to_toml(&self) -> Result<String, String> {
-        if let Some(path) = [&self.data, &self.labels].into_iter().flatten().find(|p| p.to_str().is_none()) {
-            return Err(format!(
-                "the name of {} is not UTF-8 and cannot be kept in config.toml; rename it",
-                path.display()
-            ));
-        }
+        refuse_other_names([&self.data, &self.labels].into_iter().flatten())?;
         let body = toml::to_string(self).map_err(|e| e.to_string())?;
         Ok(format!("# Replay with: motes fit generator --config <this file>\n{body}"))
     }

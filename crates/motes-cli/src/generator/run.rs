@@ -20,6 +20,7 @@ use super::open::{self, Pictures};
 use super::progress::{Progress, loss_and_speed};
 use super::report;
 use crate::args::{How, ResumeArgs};
+use crate::fit::{fewer_steps, make_absolute};
 use crate::progress::{Interrupt, thousands};
 
 /// How often a checkpoint is due when no number of steps is given.
@@ -34,13 +35,10 @@ enum From {
 
 /// Trains a generator.
 pub fn fit(args: FitGeneratorArgs) -> Result<Ended, String> {
-    let file = args.config_file.as_deref().map(GeneratorConfig::read).transpose()?.unwrap_or_default();
+    let mut file = args.config_file.as_deref().map(GeneratorConfig::read).transpose()?.unwrap_or_default();
+    file.make_way_for(&args.config);
     let mut config = args.config.or(file);
-    for path in [&mut config.data, &mut config.labels].into_iter().flatten() {
-        // A run is resumed from anywhere.
-        let absolute = std::path::absolute(&path);
-        *path = absolute.map_err(|e| format!("cannot use {}: {e}; check the path", path.display()))?;
-    }
+    make_absolute([&mut config.data, &mut config.labels].into_iter().flatten())?;
     start(config, args.how, From::Scratch { out: args.out })
 }
 
@@ -51,9 +49,7 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
         let images = config.images.unwrap_or(0);
         let before = config.total_steps(&config.settings(images)?, images);
         if steps < before {
-            return Err(format!(
-                "--steps {steps} is the new total and {before} were asked for before; give a larger number"
-            ));
+            return Err(fewer_steps(steps, before));
         }
         (config.epochs, config.steps) = (None, Some(steps));
     }
@@ -62,7 +58,7 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
 
 fn start(mut config: GeneratorConfig, how: How, from: From) -> Result<Ended, String> {
     let pool = crate::fit::pool(how.threads)?;
-    let interrupt = Interrupt::install().map_err(|e| format!("cannot listen for Ctrl-C: {e}; try again"))?;
+    let interrupt = Interrupt::install()?;
     let channels = open::channels(&config)?;
     if let Some(images) = config.images {
         config.settings(images)?; // what is wrong with flags is said before images are read

@@ -44,7 +44,7 @@ pub fn paper(args: PaperArgs) -> Result<Ended, String> {
     let place = Output { dir: args.out.unwrap_or_else(|| PathBuf::from("runs/paper")), docs: args.docs };
     place.claim()?;
     let store = Store::open(&place.dir.join("replicates"))?;
-    let interrupt = Interrupt::install().map_err(|e| format!("cannot listen for Ctrl-C: {e}; try again"))?;
+    let interrupt = Interrupt::install()?;
     let made = Made::now(command_line());
     let needs: Vec<Needs> =
         chosen.iter().map(|item| Needs { item: item.name, jobs: (item.jobs)(plan) }).collect();
