@@ -1,12 +1,12 @@
 //! A bounded set of clouds from after burn-in: steps divisible by a power of two, which rises as the run goes on.
 
-use crate::settings::Settings;
+use crate::settings::{Settings, UNBOUNDED};
 use crate::{Particles, Real};
 
 /// At most this many particles are kept ...
 pub const MAX_PARTICLES: usize = 10_000;
 /// ... and at most this many bytes of them, so that large clouds do not multiply.
-pub const MAX_BYTES: usize = 64 << 20;
+pub const MAX_BYTES: usize = 16 << 20;
 
 /// Thinned clouds, all particles of one after all of the other.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ impl<F: Real> KeptClouds<F> {
     /// Nothing kept yet. The room is reserved once, so that nothing is allocated later.
     pub fn new(settings: &Settings, d: usize) -> Self {
         let capacity = Self::capacity(settings, d);
-        let every = if capacity == 0 { 0 } else { settings.keep_clouds };
+        let every = if capacity == 0 { 0 } else { Self::first_spacing(settings, capacity) };
         let clouds = if every == 0 { 0 } else { capacity / settings.particles };
         KeptClouds {
             every,
@@ -34,6 +34,18 @@ impl<F: Real> KeptClouds<F> {
             d,
             capacity,
         }
+    }
+
+    /// The spacing that the whole run will end with, so that no cloud is copied in vain; it would come to the same by
+    /// doubling on the way, which is left for particles that grow in number and for steps to be added later.
+    fn first_spacing(settings: &Settings, capacity: usize) -> u64 {
+        let kept = |every: u64| (settings.steps / every).saturating_sub(settings.burn_in / every);
+        let most = (capacity / settings.particles) as u64;
+        let mut every = settings.keep_clouds;
+        while every > 0 && settings.steps < UNBOUNDED && kept(every) > most {
+            every *= 2;
+        }
+        every
     }
 
     /// How many particles may be kept. The number of steps must not enter: a run that is resumed for more steps
@@ -83,5 +95,31 @@ impl<F: Real> KeptClouds<F> {
             keep
         });
         self.data.truncate(to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spacing_is_the_same_for_any_way_to_the_last_step() {
+        let d = MAX_BYTES / (8 * 40); // room for 40 particles
+        for (particles, steps, burn_in, keep_clouds) in
+            [(1, 1000, 500, 1), (3, 777, 1, 1), (40, 200, 150, 1), (7, 4096, 2048, 3), (2, 30, 20, 1)]
+        {
+            let settings = |steps| Settings { particles, steps, burn_in, keep_clouds, ..Settings::default() };
+            let cloud = Particles::filled(particles, 1, 0.5, particles);
+            let ways = [vec![steps], vec![UNBOUNDED], vec![steps / 2 + burn_in / 2 + 1, steps]];
+            let [whole, open, extended] = ways.map(|plans| {
+                let mut kept = KeptClouds::<f64>::new(&settings(plans[0]), d);
+                kept.d = 1; // the same counts without the memory
+                (burn_in + 1..=steps).for_each(|k| kept.offer(k, &cloud));
+                kept
+            });
+            assert_eq!(whole, open);
+            assert_eq!(whole, extended);
+            assert!(whole.rows() <= 40 && whole.rows() > 0, "{particles} {steps}");
+        }
     }
 }
