@@ -1,5 +1,7 @@
 //! A bounded set of clouds from after burn-in: steps divisible by a power of two, which rises as the run goes on.
 
+use rayon::prelude::*;
+
 use crate::settings::{Settings, UNBOUNDED};
 use crate::{Particles, Real};
 
@@ -7,6 +9,9 @@ use crate::{Particles, Real};
 pub const MAX_PARTICLES: usize = 10_000;
 /// ... and at most this many bytes of them, so that large clouds do not multiply.
 pub const MAX_BYTES: usize = 16 << 20;
+
+/// Clouds of so many bytes are copied by all threads.
+const SHARED_COPY: usize = 1 << 20;
 
 /// Thinned clouds, all particles of one after all of the other.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +78,13 @@ impl<F: Real> KeptClouds<F> {
         while k.is_multiple_of(self.every) {
             if self.rows() + cloud.n() <= self.capacity {
                 self.sizes.push((k, cloud.n()));
-                self.data.extend_from_slice(cloud.as_slice());
+                // Memory that is touched for the first time is slow: all threads share the work.
+                let x = cloud.as_slice();
+                if size_of_val(x) < SHARED_COPY {
+                    self.data.extend_from_slice(x);
+                } else {
+                    self.data.par_extend(x.par_iter().copied().with_min_len(SHARED_COPY / 16));
+                }
                 return;
             }
             self.every *= 2;

@@ -134,12 +134,12 @@ impl<F: Real> Pairs<F> {
         Pairs { terms, tiles, across: columns.count() }
     }
 
-    /// Adds the product of a tile and a panel to the rows of `out`.
+    /// Adds the product of a tile and a panel to the rows of `out`; the first of dense tiles is written there.
     fn add(&self, nv: usize, row: usize, column: usize, panel: &[F], out: &mut [F]) {
         let tile = row * self.across + column;
         let range = self.tiles[tile]..self.tiles[tile + 1];
         match &self.terms {
-            Terms::Dense(pairs) => packed(nv, &pairs[range], panel, out),
+            Terms::Dense(pairs) => packed(nv, column == 0, &pairs[range], panel, out),
             Terms::Sparse(entries, ends) => sparse(nv, entries, &ends[range], panel, out),
         }
     }
@@ -200,6 +200,11 @@ impl<F: Real> Design<F> {
 
     pub fn is_sparse(&self) -> bool {
         self.base.is_some()
+    }
+
+    /// Whether the products write their sums, which then need not be zero to begin with.
+    pub fn writes(&self, batch: Option<&[u32]>) -> bool {
+        batch.is_none() && !self.is_sparse() && !self.columns.is_empty()
     }
 
     /// Multiplications of both products for one hidden unit, over all rows.
@@ -320,7 +325,9 @@ impl<F: Real> Design<F> {
         let rows = Tiles { len: batch.map_or(self.rows.len, <[u32]>::len), ..self.rows };
         for p in 0..panels {
             let out = &mut out[self.panel(self.units.size, p, units.len().next_multiple_of(2))];
-            out.fill(F::default());
+            if !self.writes(batch) {
+                out.fill(F::default());
+            }
             if let Some(base) = self.base.as_ref().filter(|_| batch.is_none()) {
                 let sums = &sums[p * width..(p + 1) * width];
                 for (out, b) in out.chunks_exact_mut(width).zip(&base[units.clone()]) {

@@ -118,9 +118,11 @@ impl<F: Real> Terms<F> for &[Entry<F>] {
     }
 }
 
-/// Adds a pair of sums over rows of the panel to two rows of `out`. With `FMA`, only under AVX2 and FMA.
+/// Adds a pair of sums over rows of the panel to two rows of `out`, or writes them if `fresh`. With `FMA`, only under AVX2
+/// and FMA.
 #[inline(always)]
 fn add_pair<F: Real, const FMA: bool, const L: usize, const NV: usize>(
+    fresh: bool,
     terms: impl Terms<F>,
     panel: &[[[F; L]; NV]],
     out: &mut [[[F; L]; NV]; 2],
@@ -129,12 +131,12 @@ fn add_pair<F: Real, const FMA: bool, const L: usize, const NV: usize>(
     if FMA {
         if size_of::<F>() == 4 {
             // SAFETY: a kernel with `FMA` runs only where the processor has AVX2 and FMA; four bytes are f32.
-            return unsafe { add_pair_f32(terms, panel, out) };
+            return unsafe { add_pair_f32(fresh, terms, panel, out) };
         }
         // SAFETY: the same, and eight bytes are f64.
-        return unsafe { add_pair_f64(terms, panel, out) };
+        return unsafe { add_pair_f64(fresh, terms, panel, out) };
     }
-    let [mut p, mut q] = *out;
+    let [mut p, mut q] = if fresh { [[[F::default(); L]; NV]; 2] } else { *out };
     for i in 0..terms.len() {
         let (k, a, b) = terms.term(i);
         for v in 0..NV {
@@ -156,6 +158,7 @@ macro_rules! add_pair_wide {
         /// The processor must have AVX2 and FMA, F must be the type that this is for, and L vectors of it 32 bytes.
         #[inline(always)]
         unsafe fn $name<F: Real, const L: usize, const NV: usize>(
+            fresh: bool,
             terms: impl Terms<F>,
             panel: &[[[F; L]; NV]],
             out: &mut [[[F; L]; NV]; 2],
@@ -165,9 +168,11 @@ macro_rules! add_pair_wide {
             // SAFETY: as above; every pointer is to L numbers, which is a vector.
             unsafe {
                 let (mut p, mut q) = ([$all(0.0); NV], [$all(0.0); NV]);
-                for v in 0..NV {
-                    p[v] = $load(out[0][v].as_ptr().cast());
-                    q[v] = $load(out[1][v].as_ptr().cast());
+                if !fresh {
+                    for v in 0..NV {
+                        p[v] = $load(out[0][v].as_ptr().cast());
+                        q[v] = $load(out[1][v].as_ptr().cast());
+                    }
                 }
                 for i in 0..terms.len() {
                     let (k, a, b) = terms.term(i);
@@ -235,15 +240,16 @@ fn dense_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
         match block.columns {
             Pick::From(first) => {
                 let (p, q) = (&p[first..][..panel.len()], &q[first..][..panel.len()]);
-                add_pair::<F, FMA, L, NV>(Successive(p, q), panel, out);
+                add_pair::<F, FMA, L, NV>(false, Successive(p, q), panel, out);
             }
-            Pick::List(list) => add_pair::<F, FMA, L, NV>(Chosen(p, q, list), panel, out),
+            Pick::List(list) => add_pair::<F, FMA, L, NV>(false, Chosen(p, q, list), panel, out),
         }
     }
 }
 
 #[inline(always)]
 fn packed_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
+    fresh: bool,
     pairs: &[[F; 2]],
     panel: &[F],
     out: &mut [F],
@@ -251,7 +257,7 @@ fn packed_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
     let panel = panel.as_chunks::<L>().0.as_chunks::<NV>().0;
     let rows = out.as_chunks_mut::<L>().0.as_chunks_mut::<NV>().0.as_chunks_mut::<2>().0;
     for (pair, out) in pairs.chunks_exact(panel.len().max(1)).zip(rows) {
-        add_pair::<F, FMA, L, NV>(pair, panel, out);
+        add_pair::<F, FMA, L, NV>(fresh, pair, panel, out);
     }
 }
 
@@ -265,7 +271,7 @@ fn sparse_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
     let panel = panel.as_chunks::<L>().0.as_chunks::<NV>().0;
     let pairs = out.as_chunks_mut::<L>().0.as_chunks_mut::<NV>().0.as_chunks_mut::<2>().0;
     for (ends, out) in ends.windows(2).zip(pairs) {
-        add_pair::<F, FMA, L, NV>(&entries[ends[0] as usize..ends[1] as usize], panel, out);
+        add_pair::<F, FMA, L, NV>(false, &entries[ends[0] as usize..ends[1] as usize], panel, out);
     }
 }
 
@@ -298,13 +304,21 @@ fn dense_kernel<F: Real, const FMA: bool>(nv: usize, block: Block<'_, F>, panel:
 }
 
 dispatch! {
-    /// Adds the product of interleaved pairs of dense rows and a panel of `nv` vectors to the rows of `out`.
-    pub(super) fn packed<F: Real>(nv: usize, pairs: &[[F; 2]], panel: &[F], out: &mut [F]) = packed_kernel
+    /// Adds the product of interleaved pairs of dense rows and a panel of `nv` vectors to the rows of `out`, or writes it
+    /// there if `fresh`.
+    pub(super) fn packed<F: Real>(nv: usize, fresh: bool, pairs: &[[F; 2]], panel: &[F], out: &mut [F])
+        = packed_kernel
 }
 
 #[inline(always)]
-fn packed_kernel<F: Real, const FMA: bool>(nv: usize, pairs: &[[F; 2]], panel: &[F], out: &mut [F]) {
-    with_vectors!(packed_tile, F, nv, pairs, panel, out)
+fn packed_kernel<F: Real, const FMA: bool>(
+    nv: usize,
+    fresh: bool,
+    pairs: &[[F; 2]],
+    panel: &[F],
+    out: &mut [F],
+) {
+    with_vectors!(packed_tile, F, nv, fresh, pairs, panel, out)
 }
 
 dispatch! {

@@ -120,12 +120,14 @@ impl<F: Real> Pass<'_, F> {
     fn forward(&self, first: usize, batch: Option<&[u32]>, space: &SharedSpace<'_, F>, memory: &mut [F]) {
         let Layout { panels, width, .. } = self.design.layout;
         let (rows, len) = (self.rows(batch), self.tile_len());
-        for (memory, tile) in memory.chunks_exact_mut(len).zip(first..) {
-            let count = rows.range(tile).len().next_multiple_of(2);
-            for p in 0..panels {
-                let constant = &space.constant[2 * p * width..][..width];
-                let panel = &mut memory[self.design.panel(rows.size, p, count)];
-                panel.chunks_exact_mut(width).for_each(|row| row.copy_from_slice(constant));
+        if !self.design.writes(batch) {
+            for (memory, tile) in memory.chunks_exact_mut(len).zip(first..) {
+                let count = rows.range(tile).len().next_multiple_of(2);
+                for p in 0..panels {
+                    let constant = &space.constant[2 * p * width..][..width];
+                    let panel = &mut memory[self.design.panel(rows.size, p, count)];
+                    panel.chunks_exact_mut(width).for_each(|row| row.copy_from_slice(constant));
+                }
             }
         }
         let tiles = first..first + memory.len() / len;

@@ -95,13 +95,18 @@ impl<F: Real> Worker<F> {
     fn new(model: &dyn Model<F>, block: usize, accepts: bool) -> Self {
         let len = block * model.d_x();
         let proposals = if accepts { len } else { 0 };
-        let zero = F::of(0.0);
+        // Written to, so that the system hands the memory out now and not in the first steps.
+        let zeros = |len| {
+            let mut memory = Vec::with_capacity(len);
+            memory.resize(len, F::of(0.0));
+            memory
+        };
         Worker {
             grad_theta: vec![0.0; model.d_theta()],
-            grad: vec![zero; len],
-            scratch: vec![zero; model.scratch_len(block)],
-            proposal: vec![zero; proposals],
-            proposal_grad: vec![zero; proposals],
+            grad: zeros(len),
+            scratch: zeros(model.scratch_len(block)),
+            proposal: zeros(proposals),
+            proposal_grad: zeros(proposals),
             log_density: vec![0.0; block],
             log_ratio: vec![0.0; block],
         }
