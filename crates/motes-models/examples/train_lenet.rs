@@ -1,8 +1,8 @@
 //! Trains the classifier behind `frechet_lenet` and writes its weights: data/lenet.safetensors came from
 //! `cargo run --release -p motes-models --example train_lenet`. It takes some minutes.
 //!
-//! `--hold-out` trains on the first 8,000 of the 10,000 training images and tests on the rest: everything in
-//! [`LenetTraining::default`] was chosen by that, never by the test images.
+//! `--hold-out` trains on the first 8,000 of the 10,000 training images and tests on the rest: whoever changes the training
+//! should choose by that, and never by the test images.
 
 use std::path::Path;
 use std::process::ExitCode;

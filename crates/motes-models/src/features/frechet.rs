@@ -17,7 +17,7 @@ pub struct Gaussian {
 impl Gaussian {
     /// That of rows of `width` features. The error's text completes a sentence that begins with the set's name.
     pub fn of(features: &[f64], width: usize) -> Result<Self, String> {
-        let rows = if width == 0 { 0 } else { features.len() / width };
+        let rows = features.len().checked_div(width).unwrap_or(0);
         if rows < 2 || rows * width != features.len() {
             return Err(format!("has {rows} rows of {width} features; a covariance needs 2 rows or more"));
         }

@@ -105,6 +105,9 @@ impl Layers {
     }
 }
 
+/// A loss's gradient with respect to one image's outputs: given the image's number and its outputs, it writes the gradient.
+pub(crate) type Slope<'a> = dyn Fn(usize, &[f32], &mut [f32]) + Sync + 'a;
+
 /// The network with its parameters. Their names are c1, c2, f1 and f2, their shapes and initial distribution PyTorch's.
 pub(crate) struct ConvNet {
     layers: Layers,
@@ -243,9 +246,8 @@ impl ConvNet {
         rows.map(|row| &row[..self.layers.outputs])
     }
 
-    /// The gradient with respect to all parameters, overwritten, of a loss of what the last forward gave:
-    /// `slope(image, outputs, gradient)` writes the loss's gradient with respect to an image's outputs.
-    pub fn backward(&mut self, slope: &(dyn Fn(usize, &[f32], &mut [f32]) + Sync), grad: &mut [f32]) {
+    /// The gradient with respect to all parameters, overwritten, of a loss of what the last forward gave.
+    pub fn backward(&mut self, slope: &Slope<'_>, grad: &mut [f32]) {
         assert_eq!(grad.len(), self.parameters.values.len(), "room for all parameters");
         let mut blocks = std::mem::take(&mut self.blocks);
         let this = &*self;
