@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use motes::settings::Algorithm;
 
 use crate::config::Config;
+use crate::frechet::FrechetArgs;
 use crate::generator::{FitModel, InpaintArgs, InterpolateArgs, ReconstructArgs, SynthesizeArgs};
 
 /// Train latent variable models by maximum likelihood with clouds of particles.
@@ -47,6 +48,9 @@ pub enum Command {
     Interpolate(InterpolateArgs),
     /// Show training images of a generator and what their particles decode to
     Reconstruct(ReconstructArgs),
+    /// Say how far apart two sets of images, or two arrays of features, are
+    #[command(after_help = FRECHET_EXAMPLES)]
+    Frechet(FrechetArgs),
     /// Write a page that shows a run, or compares several
     Report(ReportArgs),
     /// Run several algorithms on the same data and write a page that compares them
@@ -131,6 +135,16 @@ pub struct PredictArgs {
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
+
+const FRECHET_EXAMPLES: &str = "\
+It is the squared Frechet distance |mu_A - mu_B|^2 + tr(S_A + S_B - 2 (S_A S_B)^(1/2)), covariances with divisor n - 1.
+With the built-in features it is called frechet_lenet; it is not FID, which needs those of Inception: see examples/fid.py.
+
+Examples:
+  motes synthesize runs/generator-pgd-1 --count 2000
+  motes frechet runs/generator-pgd-1/synthesize-gaussian.npy mnist-test
+  motes frechet mnist-train:0..2000 mnist-test      what real digits give
+  motes frechet mine.npy theirs.npy                 two arrays of features of any kind";
 
 #[derive(Args)]
 pub struct ReportArgs {

@@ -1,4 +1,5 @@
-//! The `motes` command line: fit, resume, predict, report, compare, paper, check-model, completions.
+//! The `motes` command line: fit, resume, predict, the tasks of a generator, frechet, report, compare, paper, check-model,
+//! completions.
 //!
 //! What the Python package shares with it (configs, models by name, predictions) is public but no stable interface.
 
@@ -18,6 +19,7 @@ mod compare;
 pub mod config;
 #[doc(hidden)]
 pub mod fit;
+mod frechet;
 mod generator;
 #[doc(hidden)]
 pub mod models;
@@ -62,6 +64,7 @@ pub fn main() -> ExitCode {
         Command::Synthesize(args) => generator::synthesize(args),
         Command::Interpolate(args) => generator::interpolate(args),
         Command::Reconstruct(args) => generator::reconstruct(args),
+        Command::Frechet(args) => frechet::frechet(args),
         Command::Report(args) => report::report(args),
         Command::Compare(args) => compare::compare(args),
         Command::Paper(args) => paper::paper(args),

@@ -1,6 +1,7 @@
 //! The generator network of Sec. gen: images decoded from latents by a convolutional network.
 
 mod batch;
+pub(crate) mod convnet;
 mod decoder;
 mod elementwise;
 mod encoder;
@@ -14,6 +15,7 @@ mod packed;
 mod product;
 mod stream;
 mod synthesis;
+pub(crate) mod tensors;
 mod training;
 mod weights;
 mod winograd;
@@ -24,6 +26,7 @@ pub use inpainting::{Found, Search, inpaint};
 pub use linear::LinearDecoder;
 pub use network::Network;
 pub use synthesis::Mixture;
+pub(crate) use training::adam;
 pub use training::{
     About, Algorithm, BatchNorm, Damage, Inference, Seen, Settings, State, Targets, ThetaRule, Trainer,
     TrainingError, load_weights, save_weights,

@@ -2,6 +2,7 @@
 
 mod bnn;
 pub mod data;
+pub mod features;
 pub mod generator;
 mod hierarchical;
 pub mod logistic;

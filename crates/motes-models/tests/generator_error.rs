@@ -1,7 +1,6 @@
 //! The rounding of Winograd's convolutions at trained weights, beside the model's noise level.
 
 #[path = "common/plain_networks.rs"]
-#[allow(dead_code)] // the encoder
 mod plain_networks;
 
 use motes::noise::{Noise, Purpose};

@@ -5,8 +5,9 @@ mod plain_networks;
 
 use motes::Pool;
 use motes::noise::{Noise, Purpose};
+use motes_models::generator::layers::{Convolution, softplus};
 use motes_models::generator::{Decoder, Encoder, Mode, Network, Wanted};
-use plain_networks::{PlainEncoder, PlainNetwork};
+use plain_networks::{PlainConvNet, PlainNetwork};
 
 fn normals(step: u64, len: usize) -> Vec<f32> {
     let mut x = vec![0.0; len];
@@ -221,15 +222,29 @@ fn the_encoder_agrees_with_the_plain_layers() {
         let mut encoder = Encoder::new(channels, 1);
         let y: Vec<f32> = normals(0, images * channels * 1024).iter().map(|y| y.tanh()).collect();
         let (d_mean, d_variance) = (normals(1, images * 64), normals(2, images * 64));
-        let plain = PlainEncoder::new(channels, &encoder);
-        let truth = plain.run(&wide(&y), &wide(&d_mean), &wide(&d_variance));
+        let stages = [
+            Convolution { inputs: channels, outputs: 16, size: 32, kernel: 3, stride: 1, padding: 2 },
+            Convolution { inputs: 16, outputs: 32, size: 17, kernel: 3, stride: 1, padding: 1 },
+        ];
+        let plain = PlainConvNet::new(stages, encoder.tensors(), encoder.parameters());
+        let truth = plain.run(&wide(&y), |i, outputs| {
+            let mut d = wide(&d_mean[i * 64..][..64]);
+            let slopes = outputs[64..].iter().map(|&z| softplus(z).1);
+            d.extend(wide(&d_variance[i * 64..][..64]).iter().zip(slopes).map(|(d, slope)| d * slope));
+            d
+        });
+        let half = |second: usize| -> Vec<f64> {
+            truth.outputs.chunks(64).skip(second).step_by(2).flatten().copied().collect()
+        };
+        let true_mean = half(0);
+        let true_variance: Vec<f64> = half(1).iter().map(|&z| softplus(z).0 + 1e-3).collect();
         let bits: Vec<_> = [1, 2, 3]
             .into_iter()
             .map(|threads| {
                 Pool::new(Some(threads)).unwrap().install(|| {
                     let (mut mean, mut variance) = (vec![0.0; images * 64], vec![0.0; images * 64]);
                     encoder.forward(&y, &mut mean, &mut variance);
-                    assert!(error(&mean, &truth.mean) < 1e-5 && error(&variance, &truth.variance) < 1e-5);
+                    assert!(error(&mean, &true_mean) < 1e-5 && error(&variance, &true_variance) < 1e-5);
                     let mut gradient = vec![f32::NAN; encoder.parameters().len()];
                     encoder.backward(&d_mean, &d_variance, &mut gradient);
                     for tensor in encoder.tensors() {

@@ -13,6 +13,7 @@ use clap::{Args, Subcommand};
 
 use crate::args::How;
 pub use config::GeneratorConfig;
+pub use open::told;
 pub use report::report;
 pub use run::{fit, resume};
 pub use tasks::{

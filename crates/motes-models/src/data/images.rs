@@ -143,6 +143,15 @@ impl ImageSet {
         self.channels
     }
 
+    /// The same images with one channel, if nothing in them has a colour.
+    pub fn grey(&self) -> Option<Self> {
+        let images = || self.pixels.chunks_exact(self.channels * AREA);
+        if images().any(|image| image.chunks_exact(AREA).any(|plane| plane != &image[..AREA])) {
+            return None;
+        }
+        Some(ImageSet { channels: 1, pixels: images().flat_map(|image| &image[..AREA]).copied().collect() })
+    }
+
     /// The set without its first images.
     pub fn after(&self, first: usize) -> Self {
         let size = self.channels * AREA;

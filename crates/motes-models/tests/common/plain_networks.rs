@@ -1,7 +1,9 @@
-//! The two networks as compositions of the plain layers, in `f64`.
+//! The networks as compositions of the plain layers, in `f64`.
+
+#![allow(dead_code)] // every test file uses a part
 
 use motes_models::generator::layers::{self, BatchNorm, Convolution};
-use motes_models::generator::{Decoder, Encoder, Mode, Network, Tensor};
+use motes_models::generator::{Decoder, Mode, Network, Tensor};
 
 const PIXELS: usize = 256;
 
@@ -198,44 +200,41 @@ impl PlainNetwork {
     }
 }
 
-/// The encoder.
-pub struct PlainEncoder {
-    channels: usize,
+/// Two convolutions with ReLU and pooling, then two linear layers with a ReLU between them.
+pub struct PlainConvNet {
+    stages: [Convolution; 2],
     parameters: Named,
 }
 
-/// What it gives, and the gradient of a linear function of that.
-pub struct Encoded {
-    pub mean: Vec<f64>,
-    pub variance: Vec<f64>,
+/// What it gives for each image, and the gradient of a function of that.
+pub struct Passed {
+    pub hidden: Vec<f64>,
+    pub outputs: Vec<f64>,
     pub parameters: Vec<f64>,
 }
 
-impl PlainEncoder {
-    pub fn new(channels: usize, encoder: &Encoder) -> Self {
-        let parameters = Named { tensors: encoder.tensors().to_vec(), values: wide(encoder.parameters()) };
-        Self { channels, parameters }
+impl PlainConvNet {
+    pub fn new(stages: [Convolution; 2], tensors: &[Tensor], parameters: &[f32]) -> Self {
+        Self { stages, parameters: Named { tensors: tensors.to_vec(), values: wide(parameters) } }
     }
 
-    pub fn run(&self, y: &[f64], d_mean: &[f64], d_variance: &[f64]) -> Encoded {
-        let shapes = [
-            Convolution { inputs: self.channels, outputs: 16, size: 32, kernel: 3, stride: 1, padding: 2 },
-            Convolution { inputs: 16, outputs: 32, size: 17, kernel: 3, stride: 1, padding: 1 },
-        ];
+    /// `slope(image, outputs)` is the function's gradient with respect to an image's outputs.
+    pub fn run(&self, y: &[f64], slope: impl Fn(usize, &[f64]) -> Vec<f64>) -> Passed {
         let mut gradient = self.parameters.zeros();
-        let (mut mean, mut variance) = (vec![], vec![]);
-        for (i, y) in y.chunks(self.channels * 1024).enumerate() {
+        let (mut hiddens, mut outputs) = (vec![], vec![]);
+        let pixels = self.stages[0].inputs * self.stages[0].size.pow(2);
+        for (i, y) in y.chunks(pixels).enumerate() {
             let mut a = vec![y.to_vec()];
             let (mut before, mut places) = (vec![], vec![]);
-            for (shape, name) in shapes.iter().zip(["c1", "c2"]) {
-                let size = shape.output_size();
+            for (stage, name) in self.stages.iter().zip(["c1", "c2"]) {
+                let size = stage.output_size();
                 let (area, quarter) = (size * size, (size / 2) * (size / 2));
-                let mut z = vec![0.0; shape.outputs * area];
-                shape.forward(a.last().unwrap(), self.parameters.get(&format!("{name}.weight")), &mut z);
+                let mut z = vec![0.0; stage.outputs * area];
+                stage.forward(a.last().unwrap(), self.parameters.get(&format!("{name}.weight")), &mut z);
                 layers::add_bias(&mut z, self.parameters.get(&format!("{name}.bias")));
                 let r: Vec<f64> = z.iter().map(|&z| layers::relu(z).0).collect();
                 let (mut pooled, mut from) =
-                    (vec![0.0; shape.outputs * quarter], vec![0; shape.outputs * quarter]);
+                    (vec![0.0; stage.outputs * quarter], vec![0; stage.outputs * quarter]);
                 for ((r, p), f) in
                     r.chunks(area).zip(pooled.chunks_mut(quarter)).zip(from.chunks_mut(quarter))
                 {
@@ -246,15 +245,12 @@ impl PlainEncoder {
                 places.push(from);
             }
             let (w, b) = (["f1.weight", "f2.weight"], ["f1.bias", "f2.bias"]);
-            let (mut z3, mut z4) = (vec![0.0; 512], vec![0.0; 128]);
+            let [mut z3, mut z4] = b.map(|b| vec![0.0; self.parameters.get(b).len()]);
             layers::linear(&a[2], self.parameters.get(w[0]), self.parameters.get(b[0]), &mut z3);
             let hidden: Vec<f64> = z3.iter().map(|&z| layers::relu(z).0).collect();
             layers::linear(&hidden, self.parameters.get(w[1]), self.parameters.get(b[1]), &mut z4);
-            mean.extend_from_slice(&z4[..64]);
-            variance.extend(z4[64..].iter().map(|&z| layers::softplus(z).0 + 1e-3));
 
-            let mut d = d_mean[i * 64..][..64].to_vec();
-            d.extend(z4[64..].iter().zip(&d_variance[i * 64..]).map(|(&z, d)| d * layers::softplus(z).1));
+            let mut d = slope(i, &z4);
             for (input, layer, z) in [(&hidden, 1, Some(&z3)), (&a[2], 0, None)] {
                 let mut d_x = vec![0.0; input.len()];
                 let (mut d_w, mut d_b) = (gradient.get(w[layer]).to_vec(), gradient.get(b[layer]).to_vec());
@@ -268,8 +264,8 @@ impl PlainEncoder {
                 d = d_x;
             }
             for l in [1, 0] {
-                let (shape, name) = (&shapes[l], ["c1", "c2"][l]);
-                let size = shape.output_size();
+                let (stage, name) = (&self.stages[l], ["c1", "c2"][l]);
+                let size = stage.output_size();
                 let (area, quarter) = (size * size, (size / 2) * (size / 2));
                 let mut d_z = vec![0.0; before[l].len()];
                 for ((d, f), d_z) in
@@ -278,12 +274,14 @@ impl PlainEncoder {
                     layers::max_pool_backward(d, f, d_z);
                 }
                 d_z.iter_mut().zip(&before[l]).for_each(|(d, &z)| *d *= layers::relu(z).1);
-                shape.weight_gradient(&a[l], &d_z, gradient.get_mut(&format!("{name}.weight")));
+                stage.weight_gradient(&a[l], &d_z, gradient.get_mut(&format!("{name}.weight")));
                 layers::bias_gradient(&d_z, gradient.get_mut(&format!("{name}.bias")));
                 d = vec![0.0; a[l].len()];
-                shape.transposed(&d_z, self.parameters.get(&format!("{name}.weight")), &mut d);
+                stage.transposed(&d_z, self.parameters.get(&format!("{name}.weight")), &mut d);
             }
+            hiddens.extend(hidden);
+            outputs.extend(z4);
         }
-        Encoded { mean, variance, parameters: gradient.values }
+        Passed { hidden: hiddens, outputs, parameters: gradient.values }
     }
 }

@@ -1,16 +1,13 @@
 //! Weights and whole trainings as safetensors files, which PyTorch and others can read.
 
-use std::collections::HashMap;
 use std::io::Write;
 
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use safetensors::tensor::SafeTensors;
 use serde::{Deserialize, Serialize};
 
 use super::Trainer;
-use crate::generator::{Decoder, Tensor};
-
-/// The key of the metadata under which Motes keeps its own.
-const KEY: &str = "motes";
+use crate::generator::Decoder;
+use crate::generator::tensors::{KEY, Named, named, open, read, restore, serialize};
 
 /// What stands in a checkpoint besides its arrays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,44 +28,10 @@ pub struct About {
     pub checksum: u32,
 }
 
-/// An array with its name and shape.
-type Named<'a> = (String, Vec<usize>, &'a [f32]);
-
-fn named<'a>(prefix: &str, tensors: &[Tensor], values: &'a [f32]) -> Vec<Named<'a>> {
-    let of = |t: &Tensor| {
-        let len = t.shape.iter().product::<usize>();
-        (format!("{prefix}{}", t.name), t.shape.clone(), &values[t.offset..t.offset + len])
-    };
-    tensors.iter().map(of).collect()
-}
-
 fn weights<'a>(prefix: &str, decoder: &'a dyn Decoder) -> Vec<Named<'a>> {
     let mut arrays = named(prefix, decoder.tensors(), decoder.parameters());
     arrays.extend(named(prefix, decoder.statistics_tensors(), decoder.statistics()));
     arrays
-}
-
-fn serialize(arrays: &[Named<'_>], metadata: String) -> std::io::Result<Vec<u8>> {
-    let views: Result<Vec<_>, _> = arrays
-        .iter()
-        .map(|(name, shape, values)| {
-            TensorView::new(Dtype::F32, shape.clone(), bytemuck::cast_slice(values)).map(|view| (name, view))
-        })
-        .collect();
-    let views = views.map_err(std::io::Error::other)?;
-    // One key alone: the order of several would change from run to run.
-    let metadata = HashMap::from([(KEY.to_string(), metadata)]);
-    safetensors::serialize(views, Some(metadata)).map_err(std::io::Error::other)
-}
-
-/// Reads the array of this name if it has this many values.
-fn read(file: &SafeTensors<'_>, name: &str, len: usize) -> Result<Vec<f32>, String> {
-    let view = file.tensor(name).map_err(|_| format!("has no array '{name}'"))?;
-    if view.dtype() != Dtype::F32 || view.shape().iter().product::<usize>() != len {
-        return Err(format!("has an array '{name}' of another type or size"));
-    }
-    let single = |b: &[u8]| f32::from_le_bytes(b.try_into().expect("4 bytes"));
-    Ok(view.data().chunks_exact(4).map(single).collect())
 }
 
 /// Writes a network's weights and running statistics.
@@ -78,7 +41,7 @@ pub fn save_weights(decoder: &dyn Decoder, out: &mut impl Write) -> std::io::Res
 
 /// Reads them back. The error's text completes a sentence that begins with the file's name.
 pub fn load_weights(decoder: &mut dyn Decoder, bytes: &[u8]) -> Result<(), String> {
-    let file = SafeTensors::deserialize(bytes).map_err(|e| format!("is not a safetensors file ({e})"))?;
+    let file = open(bytes)?;
     let lengths: Vec<(String, usize)> =
         weights("", decoder).into_iter().map(|(name, _, values)| (name, values.len())).collect();
     let arrays: Result<Vec<_>, _> = lengths.iter().map(|(name, len)| read(&file, name, *len)).collect();
@@ -90,12 +53,6 @@ fn restore_weights(decoder: &mut dyn Decoder, arrays: &mut impl Iterator<Item = 
     let (tensors, statistics) = (decoder.tensors().to_vec(), decoder.statistics_tensors().to_vec());
     restore(&tensors, decoder.parameters_mut(), arrays);
     restore(&statistics, decoder.statistics_mut(), arrays);
-}
-
-fn restore(tensors: &[Tensor], values: &mut [f32], arrays: &mut impl Iterator<Item = Vec<f32>>) {
-    for (tensor, array) in tensors.iter().zip(arrays) {
-        values[tensor.offset..tensor.offset + array.len()].copy_from_slice(&array);
-    }
 }
 
 impl Trainer<'_> {
