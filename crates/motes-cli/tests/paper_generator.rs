@@ -35,7 +35,7 @@ fn generators_are_tried_and_shown_as_another_scale() {
     let asked = Instant::now();
     let stopped = Done::wait(child);
     assert_eq!(stopped.code, Some(1), "{}", stopped.err);
-    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(60), "{:?}", asked.elapsed());
     assert!(stopped.err.contains(&format!("go on with: motes {call}")), "{}", stopped.err);
 
     let done = place.motes(&call);

@@ -62,7 +62,8 @@ fn start(config: GeneratorConfig, how: How, from: From) -> Result<Ended, String>
     pool.install(|| Plan::new(config, how)?.carry_out(from, interrupt, &|_| ()))
 }
 
-/// Trains quietly into a directory, or goes on with what is there, on the current thread pool; `told` hears of each step.
+/// Trains quietly into a directory, or goes on with what is there, on the current thread pool; `told` hears where
+/// it begins and of each step.
 pub fn train(
     config: GeneratorConfig,
     dir: &Path,
@@ -192,6 +193,7 @@ impl Plan {
     ) -> Result<Ended, String> {
         let began = Instant::now();
         let mut progress = Progress::new(self.steps, "steps", self.how.quiet);
+        told(trainer.state().k);
         let per_step = self.settings.batch.min(self.images.count()) as f64;
         let pictures_every =
             self.config.pictures_every.unwrap_or(self.settings.steps_per_epoch(self.images.count()));

@@ -135,7 +135,7 @@ pub fn html(sections: &[Section], svg: impl Fn(&str) -> String, png: impl Fn(&st
             let fewer = if fewer.is_empty() {
                 String::new()
             } else {
-                format!(" <span class=\"care\">{}</span>", escape(fewer))
+                format!(" <span class=\"care\">{}</span>", escape(in_short(fewer)))
             };
             let _ = writeln!(out, "<h3>{}{fewer}</h3>\n{}", text::html(&table.title), table.html());
         }
@@ -172,7 +172,7 @@ td, thead th { white-space: normal; vertical-align: top; } tbody th { vertical-a
 td small { display: block; color: var(--tone); font-size: 0.72rem; line-height: 1.3; }
 td:nth-child(n+3) { min-width: 6.4rem; }
 .figure { background: #ffffff; border-radius: 6px; } .figure svg { display: block; width: 100%; min-width: 44rem; height: auto; }
-.picture { display: block; max-width: 100%; min-width: 36rem; margin-top: 1rem; }
+.picture { display: block; max-width: 100%; margin-top: 1rem; }
 .note { max-width: 60rem; } .note code { padding: 0.1rem 0.35rem; }
 @media print { .figure svg { min-width: 0; } section { break-inside: avoid; } nav { display: none; } }
 ";
@@ -194,8 +194,7 @@ pub fn markdown(sections: &[Section], images: &str, regenerate: &str) -> String 
             let _ = write!(out, "\n![{description}]({images}{item}.svg)\n");
         }
         for table in tables {
-            let fewer =
-                if fewer.is_empty() { String::new() } else { format!(" ({})", fewer.trim_end_matches('.')) };
+            let fewer = if fewer.is_empty() { String::new() } else { format!(" ({})", in_short(fewer)) };
             let _ = write!(out, "\n**{}**{fewer}\n\n{}", table.title, table.markdown());
         }
         if let Some(description) = picture {
@@ -211,6 +210,11 @@ pub fn markdown(sections: &[Section], images: &str, regenerate: &str) -> String 
         let _ = write!(out, "\n*Made by `{}` {}.*\n", made.command, made.words());
     }
     out
+}
+
+/// What differs from the paper's setting, without its list.
+fn in_short(fewer: &str) -> &str {
+    fewer.split(':').next().unwrap_or_default().trim_end_matches('.')
 }
 
 /// One table on its own.

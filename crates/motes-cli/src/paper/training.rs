@@ -21,7 +21,7 @@ const LATENT_GRADIENT: f64 = 1.1e-3;
 const BOTH_GRADIENTS: f64 = 1.8e-3;
 const INFERENCE_GRADIENT: f64 = 1.3e-3;
 /// Steps that the search for the latents of an image takes, roughly.
-const SEARCH_STEPS: f64 = 700.0;
+const SEARCH_STEPS: f64 = 900.0;
 
 /// A training and its trial, described completely. The data are embedded.
 #[derive(Clone, Debug, Serialize)]

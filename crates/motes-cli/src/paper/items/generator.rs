@@ -73,7 +73,8 @@ impl Generators {
             number("replicates: #", self.replicates.into(), paper.replicates.into()),
         ];
         let all: Vec<String> = all.into_iter().flatten().collect();
-        let scale = if self.is_the_papers_scale() { "Not all" } else { "Another scale than the paper's" };
+        let scale =
+            if self.is_the_papers_scale() { "Not as in the paper" } else { "Another scale than the paper's" };
         if all.is_empty() { String::new() } else { format!("{scale}: {}.", all.join(", ")) }
     }
 
@@ -240,7 +241,7 @@ mod tests {
             "{quick}"
         );
         let fewer = Generators { replicates: 1, ..Plan::FULL.generators };
-        assert_eq!(fewer.differences(), "Not all: replicates: 1 (3 in the paper).");
+        assert_eq!(fewer.differences(), "Not as in the paper: replicates: 1 (3 in the paper).");
     }
 
     #[test]
