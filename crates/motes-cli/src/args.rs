@@ -174,15 +174,15 @@ pub struct CompareArgs {
 }
 
 const PAPER_EXAMPLES: &str = "\
-Items: fig1, fig2, radii, fig3, table1, table3, fig4, table2 (these, if none is named), and table4, only if it is named:
-it trains five generators, in some 25 minutes on two cores, or for days with --full.
+Items: fig1, fig2, radii, fig3, table1, table3, fig4, table2 (these, if none is named), and table4, which
+trains five generators, in some 25 minutes on two cores or in days with --full, only if it is named.
 Replicates that are done are kept in DIR and not done again: the same command goes on where it was stopped.
 
 Examples:
-  motes paper                                     everything, with few replicates: some minutes
+  motes paper                                     all but table4, with few replicates: some minutes
   motes paper table1 table3 --full                two tables with the paper's 100 replicates
   motes paper fig4 table2 --full --jobs 4 --out network
-  motes paper table4 --quick                      generators at a scale far below the paper's: half an hour";
+  motes paper table4 --quick                      small generators: half an hour";
 
 #[derive(Args)]
 pub struct PaperArgs {
