@@ -69,7 +69,7 @@ impl Generators {
             number("N = # particles", self.particles as u64, paper.particles as u64),
             number("batches of #", self.batch as u64, paper.batch as u64),
             number("K = # steps", self.steps, paper.steps),
-            number("# images inpainted", self.inpainted as u64, paper.inpainted as u64),
+            number("images inpainted: #", self.inpainted as u64, paper.inpainted as u64),
             number("replicates: #", self.replicates.into(), paper.replicates.into()),
         ];
         let all: Vec<String> = all.into_iter().flatten().collect();
@@ -192,7 +192,7 @@ pub fn table4(plan: Plan, outcomes: &Outcomes) -> Shown {
     Shown {
         title: "Tab. 4: generator network, inpainting",
         setting: format!(
-            "The first {} training images of MNIST, {} in a batch, K = {} steps, σ = 0.01, h = 1e-4; the first {} test images with a hole of 12 × 12 pixels.",
+            "The first {} training images of MNIST, {} in a batch, K = {} steps, σ = 0.01, h = 1e-4; test images with a hole of 12 × 12 pixels, the first {} of them.",
             thousands(&g.images.to_string()),
             g.batch,
             thousands(&g.steps.to_string()),
