@@ -1,12 +1,13 @@
-//! Every algorithm against the toy model's closed forms, in one table whose rows can all fail (the network's rows are in
-//! bnn_closed_forms.rs).
+//! Every algorithm against the closed forms of the toy model and of the linear decoder, in one table whose rows can all fail
+//! (those of the Bayesian network are in bnn_closed_forms.rs).
 
 mod common;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::table::{Measured, Row, replicates, table};
+use common::decoder_rows;
+use common::table::{Measured, Row, Verdict, replicates, table};
 use common::theory::{self, Matrix};
 use common::z_scores::{average, rms, standard_error, z_score};
 use motes::noise::{Noise, Purpose};
@@ -49,13 +50,6 @@ fn compare(row: &Row, measured: &[Measured], shift: f64) -> Scores {
         named.push(("deviations", z_score(&column(&|m| m.deviations), v, 0.0)));
     }
     Scores { named, worst_coordinate }
-}
-
-/// What a row has to say: a line for the table, its scores, and what is wrong.
-struct Verdict {
-    line: String,
-    scores: Vec<f64>,
-    wrong: Vec<String>,
 }
 
 /// Where the data of a table row have theta_*.
@@ -141,21 +135,36 @@ fn judge_em<F: Real>(row: &Row) -> Verdict {
     Verdict { line: format!("{row:40} exact"), scores: Vec::new(), wrong }
 }
 
+/// The name of a row, and how it is judged.
+type Judged = (String, Box<dyn Fn() -> Verdict + Sync>);
+
+/// All rows of all models.
+fn rows() -> Vec<Judged> {
+    let toy = table().into_iter().enumerate().map(|(i, row)| -> Judged {
+        let judge = move || match row.algorithm {
+            Algorithm::Em if row.double => judge_em::<f64>(&row),
+            Algorithm::Em => judge_em::<f32>(&row),
+            _ => judge(&row, i),
+        };
+        (row.to_string(), Box::new(judge))
+    });
+    let decoder = decoder_rows::table()
+        .into_iter()
+        .map(|row| -> Judged { (row.to_string(), Box::new(move || row.judge())) });
+    decoder.chain(toy).collect()
+}
+
 #[test]
 fn every_row_of_the_table_holds_and_can_fail() {
-    let rows = table();
+    let rows = rows();
     let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {
             scope.spawn(|| {
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(row) = rows.get(i) else { break };
-                    let verdict = common::on(1, || match row.algorithm {
-                        Algorithm::Em if row.double => judge_em::<f64>(row),
-                        Algorithm::Em => judge_em::<f32>(row),
-                        _ => judge(row, i),
-                    });
+                    let Some((_, judge)) = rows.get(i) else { break };
+                    let verdict = common::on(1, judge);
                     verdicts.lock().expect("no panic").push((i, verdict));
                 }
             });
@@ -165,7 +174,7 @@ fn every_row_of_the_table_holds_and_can_fail() {
     verdicts.sort_by_key(|(i, _)| *i);
     let lines: Vec<&str> = verdicts.iter().map(|(_, v)| v.line.as_str()).collect();
     let wrong: Vec<String> =
-        verdicts.iter().flat_map(|(i, v)| v.wrong.iter().map(|w| format!("{}: {w}", rows[*i]))).collect();
+        verdicts.iter().flat_map(|(i, v)| v.wrong.iter().map(|w| format!("{}: {w}", rows[*i].0))).collect();
     let scores: Vec<f64> = verdicts.iter().flat_map(|(_, v)| v.scores.clone()).collect();
     let spread = rms(&scores);
     let most = scores.iter().fold(0.0f64, |m, z| m.max(z.abs()));

@@ -1,251 +1,16 @@
-//! The trainer of generators against probabilistic PCA, whose fixed points at finite h are known in closed form.
+//! The trainer of generators: exact resume, refusals, divergence, and the network learning one batch by heart. Where it comes
+//! to rest is in the regression table (closed_forms.rs).
 
+mod common;
+
+use common::decoder_rows::{D_X, D_Y, LinearInference, data, settings};
+use motes::Flow;
 use motes::noise::{Noise, Purpose};
 use motes_models::data::ImageSet;
 use motes_models::generator::{
-    Algorithm, BatchNorm, Decoder, Encoder, Inference, LinearDecoder, Network, Search, Settings, Targets,
-    Tensor, ThetaRule, Trainer, TrainingError, inpaint, load_weights, save_weights,
+    Algorithm, BatchNorm, Decoder, Encoder, Inference, LinearDecoder, Network, Search, Settings, ThetaRule,
+    Trainer, TrainingError, inpaint, load_weights, save_weights,
 };
-
-const D_Y: usize = 3;
-const D_X: usize = 2;
-/// The eigenvalues of the data's covariance; the noise has variance 1.
-const EIGENVALUES: [f64; D_Y] = [4.0, 2.5, 0.5];
-const H: f64 = 0.1;
-const CHAIN: usize = 6;
-
-struct Rows(Vec<f32>);
-
-impl Targets for Rows {
-    fn count(&self) -> usize {
-        self.0.len() / D_Y
-    }
-    fn d_y(&self) -> usize {
-        D_Y
-    }
-    fn write(&self, m: usize, image: &mut [f32]) {
-        image.copy_from_slice(&self.0[m * D_Y..(m + 1) * D_Y]);
-    }
-}
-
-/// The principal directions: the columns of a rotation.
-fn directions() -> [[f64; D_Y]; D_Y] {
-    let (a, b) = (0.6f64, 1.1f64);
-    let (c1, s1, c2, s2) = (a.cos(), a.sin(), b.cos(), b.sin());
-    [[c1, s1 * c2, s1 * s2], [-s1, c1 * c2, c1 * s2], [0.0, -s2, c2]]
-}
-
-/// Centred data whose sample covariance has exactly the eigenvalues above.
-fn data(count: usize) -> Rows {
-    let mut columns = vec![vec![0f64; count]; D_Y];
-    for j in 0..D_Y {
-        Noise::new(1, Purpose::Data).normals_f64(j as u64, 0, &mut columns[j]);
-        let mean = columns[j].iter().sum::<f64>() / count as f64;
-        columns[j].iter_mut().for_each(|v| *v -= mean);
-        for i in 0..j {
-            let (done, rest) = columns.split_at_mut(j);
-            let overlap = done[i].iter().zip(&rest[0]).map(|(a, b)| a * b).sum::<f64>() / count as f64;
-            rest[0].iter_mut().zip(&done[i]).for_each(|(b, a)| *b -= overlap * a);
-        }
-        let size = (columns[j].iter().map(|v| v * v).sum::<f64>() / count as f64).sqrt();
-        columns[j].iter_mut().for_each(|v| *v /= size);
-    }
-    let u = directions();
-    let value = |m: usize, i: usize| {
-        (0..D_Y).map(|j| u[j][i] * EIGENVALUES[j].sqrt() * columns[j][m]).sum::<f64>() as f32
-    };
-    Rows((0..count).flat_map(|m| (0..D_Y).map(move |i| (m, i))).map(|(m, i)| value(m, i)).collect())
-}
-
-/// The time average of u_i^T W W^T u_j after burn-in.
-fn mean_gram(trainer: &mut Trainer<'_>, steps: u64) -> [[f64; D_Y]; D_Y] {
-    let mut gram = [[0.0; D_Y]; D_Y];
-    let u = directions();
-    let burn_in = steps / 5;
-    for k in 0..steps {
-        trainer.step().unwrap();
-        if k < burn_in {
-            continue;
-        }
-        let w = trainer.decoder().parameters();
-        let mut projected = [[0.0; D_X]; D_Y];
-        for (p, u) in projected.iter_mut().zip(&u) {
-            for (a, p) in p.iter_mut().enumerate() {
-                *p = (0..D_Y).map(|i| u[i] * f64::from(w[i * D_X + a])).sum();
-            }
-        }
-        for i in 0..D_Y {
-            for j in 0..D_Y {
-                gram[i][j] += projected[i].iter().zip(&projected[j]).map(|(a, b)| a * b).sum::<f64>();
-            }
-        }
-    }
-    gram.map(|row| row.map(|v| v / (steps - burn_in) as f64))
-}
-
-/// Mean and standard error over replicates.
-fn replicate(count: u64, run: impl Fn(u64) -> [[f64; D_Y]; D_Y]) -> [[(f64, f64); D_Y]; D_Y] {
-    let all: Vec<_> = (0..count).map(run).collect();
-    let n = count as f64;
-    std::array::from_fn(|i| {
-        std::array::from_fn(|j| {
-            let mean = all.iter().map(|g| g[i][j]).sum::<f64>() / n;
-            let variance = all.iter().map(|g| (g[i][j] - mean).powi(2)).sum::<f64>() / (n - 1.0);
-            (mean, (variance / n).sqrt())
-        })
-    })
-}
-
-fn settings(algorithm: Algorithm, seed: u64) -> Settings {
-    Settings {
-        algorithm,
-        particles: if algorithm == Algorithm::Pgd { 4 } else { 1 },
-        chain: CHAIN,
-        batch: 64,
-        step_size: H,
-        theta_rate: 0.02,
-        encoder_rate: 0.005,
-        sigma: 1.0,
-        theta_rule: ThetaRule::Plain,
-        seed,
-        ..Settings::default()
-    }
-}
-
-/// w^2 in the direction of eigenvalue s at a fixed point of PGD and ABP.
-fn langevin_fixed_point(s: f64) -> f64 {
-    s / (1.0 + H * s / 2.0) - 1.0
-}
-
-/// The same for short-run MCMC: the root of c s = v + c^2 w^2 s.
-fn short_run_fixed_point(s: f64) -> f64 {
-    let excess = |w2: f64| {
-        let p = 1.0 + w2;
-        let r = 1.0 - H * p;
-        let rn = r.powi(CHAIN as i32);
-        let c = (1.0 - rn) / p;
-        let v = rn * rn + 2.0 * H * (1.0 - rn * rn) / (1.0 - r * r);
-        c * s - v - c * c * w2 * s
-    };
-    let (mut low, mut high) = (0.0, 2.0 * s);
-    assert!(excess(low) > 0.0 && excess(high) < 0.0);
-    for _ in 0..100 {
-        let middle = (low + high) / 2.0;
-        if excess(middle) > 0.0 { low = middle } else { high = middle }
-    }
-    low
-}
-
-/// Two principal directions are found, the third is not, and W W^T is diagonal in them.
-fn check(name: &str, got: [[(f64, f64); D_Y]; D_Y], expected: impl Fn(f64) -> f64) {
-    let want = [expected(EIGENVALUES[0]), expected(EIGENVALUES[1]), 0.0];
-    println!("{name}: {got:?}, expected {want:?}");
-    for i in 0..D_Y {
-        for j in 0..D_Y {
-            let (mean, error) = got[i][j];
-            let truth = if i == j { want[i] } else { 0.0 };
-            let scale = (want[i].max(0.1) * want[j].max(0.1)).sqrt();
-            assert!(error < 0.02 * scale, "{name}: the standard error {error} says nothing");
-            assert!(
-                (mean - truth).abs() < 4.0 * error + 0.01 * scale,
-                "{name} [{i}][{j}]: {mean} +/- {error}, not {truth}"
-            );
-        }
-    }
-}
-
-#[test]
-fn pgd_and_abp_rest_at_the_fixed_point_of_finite_h() {
-    let data = data(256);
-    for (algorithm, steps) in [(Algorithm::Pgd, 20_000), (Algorithm::Abp, 8_000)] {
-        let got = replicate(6, |seed| {
-            let mut decoder = LinearDecoder::new(D_X, D_Y, 0.3, seed);
-            let mut trainer = Trainer::new(settings(algorithm, seed), &data, &mut decoder, None).unwrap();
-            mean_gram(&mut trainer, steps)
-        });
-        check(&algorithm.to_string(), got, langevin_fixed_point);
-        // The tolerances are fine enough to tell it from PPCA's solution.
-        for (i, s) in EIGENVALUES[..D_X].iter().enumerate() {
-            assert!((got[i][i].0 - (s - 1.0)).abs() > 8.0 * (4.0 * got[i][i].1 + 0.01 * s));
-        }
-    }
-}
-
-#[test]
-fn short_run_rests_at_the_fixed_point_of_its_chain() {
-    let data = data(256);
-    let got = replicate(6, |seed| {
-        let mut decoder = LinearDecoder::new(D_X, D_Y, 0.3, seed);
-        let settings = settings(Algorithm::ShortRun, seed);
-        let mut trainer = Trainer::new(settings, &data, &mut decoder, None).unwrap();
-        mean_gram(&mut trainer, 8_000)
-    });
-    check("short-run", got, short_run_fixed_point);
-    let other = langevin_fixed_point(EIGENVALUES[1]);
-    assert!((got[1][1].0 - other).abs() > 4.0 * got[1][1].1 + 0.05, "{got:?} could be {other} too");
-}
-
-/// q(x|y) = N(A y, diag(exp l)): it holds the exact posterior of a linear decoder with orthogonal columns.
-struct LinearInference {
-    tensors: [Tensor; 1],
-    parameters: Vec<f32>,
-    images: Vec<f32>,
-}
-
-impl LinearInference {
-    fn new() -> Self {
-        let mut parameters = vec![0.0; D_X * D_Y + D_X];
-        Noise::new(3, Purpose::Check).normals_f32(0, 0, &mut parameters[..D_X * D_Y]);
-        let shape = vec![parameters.len()];
-        let tensors = [Tensor { name: "phi".into(), shape, offset: 0 }];
-        LinearInference { tensors, parameters, images: Vec::new() }
-    }
-}
-
-impl Inference for LinearInference {
-    fn tensors(&self) -> &[Tensor] {
-        &self.tensors
-    }
-    fn parameters(&self) -> &[f32] {
-        &self.parameters
-    }
-    fn parameters_mut(&mut self) -> &mut [f32] {
-        &mut self.parameters
-    }
-    fn forward(&mut self, images: &[f32], mean: &mut [f32], variance: &mut [f32]) {
-        self.images = images.to_vec();
-        let (a, l) = self.parameters.split_at(D_X * D_Y);
-        for (i, y) in images.chunks_exact(D_Y).enumerate() {
-            for j in 0..D_X {
-                mean[i * D_X + j] = (0..D_Y).map(|c| a[j * D_Y + c] * y[c]).sum();
-                variance[i * D_X + j] = l[j].exp();
-            }
-        }
-    }
-    fn backward(&mut self, d_mean: &[f32], d_variance: &[f32], gradient: &mut [f32]) {
-        gradient.fill(0.0);
-        for (i, y) in self.images.chunks_exact(D_Y).enumerate() {
-            for j in 0..D_X {
-                (0..D_Y).for_each(|c| gradient[j * D_Y + c] += d_mean[i * D_X + j] * y[c]);
-                gradient[D_X * D_Y + j] += d_variance[i * D_X + j] * self.parameters[D_X * D_Y + j].exp();
-            }
-        }
-    }
-}
-
-#[test]
-fn the_vae_maximises_the_right_bound() {
-    // The exact posterior is within the family, so that the bound's maximum is the likelihood's.
-    let data = data(256);
-    let got = replicate(6, |seed| {
-        let mut decoder = LinearDecoder::new(D_X, D_Y, 0.3, seed);
-        let mut encoder = LinearInference::new();
-        let settings = settings(Algorithm::Vae, seed);
-        let mut trainer = Trainer::new(settings, &data, &mut decoder, Some(&mut encoder)).unwrap();
-        mean_gram(&mut trainer, 30_000)
-    });
-    check("vae", got, |s| s - 1.0);
-}
 
 /// The bits of a training after some steps: all of its checkpoint.
 fn saved(trainer: &Trainer<'_>) -> Vec<u8> {
@@ -425,14 +190,20 @@ fn a_hole_is_filled_by_the_latents_that_made_the_image() {
     let mut spoilt = images.clone();
     spoilt.iter_mut().step_by(4).for_each(|v| *v = 7.0);
     let mut told = Vec::new();
-    let found = inpaint(&mut decoder, &spoilt, &seen, &Search::default(), &mut |done| told.push(done));
-    assert_eq!(told, [5]);
+    let mut goes_on = |done| {
+        told.push(done);
+        Flow::Continue
+    };
+    let found = inpaint(&mut decoder, &spoilt, &seen, &Search::default(), &mut goes_on).unwrap();
+    assert!(told.is_sorted() && told[0] == 0 && told.last() == Some(&5), "{told:?}");
     assert!(found.losses.iter().all(|l| *l < 0.01), "{:?}", found.losses);
     let worst = found.images.iter().zip(&images).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(worst < 0.05, "{worst}");
     // Each image is searched for on its own.
-    let alone = inpaint(&mut decoder, &spoilt[..d_y], &seen, &Search::default(), &mut |_| {});
+    let search = Search::default();
+    let alone = inpaint(&mut decoder, &spoilt[..d_y], &seen, &search, &mut |_| Flow::Continue).unwrap();
     assert_eq!(alone.x, found.x[..d_x]);
+    assert_eq!(inpaint(&mut decoder, &spoilt, &seen, &search, &mut |_| Flow::Stop), None);
 }
 
 #[test]

@@ -13,12 +13,12 @@ use clap::{Args, Subcommand};
 
 use crate::args::How;
 pub use config::GeneratorConfig;
-pub use open::told;
+pub use open::{Trained, memory_estimate, told};
 pub use report::report;
-pub use run::{fit, resume};
+pub use run::{fit, resume, train};
 pub use tasks::{
-    InpaintArgs, InterpolateArgs, ReconstructArgs, SynthesizeArgs, inpaint, interpolate, reconstruct,
-    synthesize,
+    Filled, HOLE, InpaintArgs, InterpolateArgs, ReconstructArgs, SynthesizeArgs, hole, inpaint, interpolate,
+    reconstruct, synthesize,
 };
 
 /// Models whose flags differ from all others'.

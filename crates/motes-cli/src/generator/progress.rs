@@ -46,17 +46,18 @@ impl Progress {
     pub fn show(&mut self, done: u64, message: impl FnOnce(f64) -> String) {
         let first = *self.first.get_or_insert(done.saturating_sub(1));
         let rate = (done - first) as f64 / self.began.elapsed().as_secs_f64().max(1e-9);
-        let left = Duration::from_secs_f64((self.total.saturating_sub(done) as f64 / rate).min(1e9));
+        let left = self.total.saturating_sub(done) as f64 / rate;
+        let left = if rate > 0.0 { clock(Duration::from_secs_f64(left.min(1e9))) } else { "?".into() };
         match &mut self.style {
             Style::Quiet => {}
             Style::Bar(bar) => {
                 bar.set_position(done);
-                bar.set_message(format!("{}  ETA {}", message(rate), clock(left)));
+                bar.set_message(format!("{}  ETA {left}", message(rate)));
             }
             Style::Lines { last } => {
                 if last.elapsed() >= LINE_INTERVAL {
                     *last = Instant::now();
-                    say!("{} {done} of {}, {}, {} to go", self.unit, self.total, message(rate), clock(left));
+                    say!("{} {done} of {}, {}, {left} to go", self.unit, self.total, message(rate));
                 }
             }
         }

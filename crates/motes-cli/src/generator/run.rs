@@ -56,35 +56,30 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
     start(config, args.how, From::Directory(args.dir))
 }
 
-fn start(mut config: GeneratorConfig, how: How, from: From) -> Result<Ended, String> {
+fn start(config: GeneratorConfig, how: How, from: From) -> Result<Ended, String> {
     let pool = crate::fit::pool(how.threads)?;
     let interrupt = Interrupt::install()?;
-    let channels = open::channels(&config)?;
-    if let Some(images) = config.images {
-        config.settings(images)?; // what is wrong with flags is said before images are read
+    pool.install(|| Plan::new(config, how)?.carry_out(from, interrupt, &|_| ()))
+}
+
+/// Trains quietly into a directory, or goes on with what is there, on the current thread pool; `told` hears where
+/// it begins and of each step.
+pub fn train(
+    config: GeneratorConfig,
+    dir: &Path,
+    interrupt: &Interrupt,
+    told: &dyn Fn(u64),
+) -> Result<Ended, String> {
+    if dir.join("summary.json").exists() {
+        return Ok(Ended::Complete);
     }
-    let images = pool.install(|| open::images(&config, channels, how.quiet))?;
-    let sha256 = images.sha256();
-    if config.data_sha256.as_ref().is_some_and(|sha| *sha != sha256) {
-        return Err("the images have changed since this config was written (their SHA-256 differs); restore them or start a new run without --config".into());
-    }
-    config.data_sha256 = Some(sha256);
-    let m = images.count();
-    let settings = config.settings(m)?;
-    settings.validate(m, true).map_err(|e| e.to_string())?;
-    let steps = config.total_steps(&settings, m);
-    let config = config.resolved(&settings, m, channels);
-    let estimate = open::memory_estimate(&settings, m, channels);
-    if let Some(available) = memory::available().filter(|bytes| estimate.total > *bytes) {
-        return Err(format!(
-            "this training needs {}, but {} are available; use fewer --images or --particles, or a smaller --batch",
-            estimate.sentence,
-            memory::size(available)
-        ));
-    }
-    let text = config.to_toml()?;
-    let plan = Plan { config, text, settings, steps, images, how, estimate: estimate.sentence };
-    pool.install(|| plan.carry_out(from, interrupt))
+    let from = if dir.join("config.toml").exists() {
+        From::Directory(dir.to_path_buf())
+    } else {
+        From::Scratch { out: Some(dir.to_path_buf()) }
+    };
+    let how = How { threads: None, quiet: true, no_report: false };
+    Plan::new(config, how)?.carry_out(from, interrupt.clone(), told)
 }
 
 /// A training that is fully described and can begin.
@@ -99,7 +94,36 @@ struct Plan {
 }
 
 impl Plan {
-    fn carry_out(&self, from: From, interrupt: Interrupt) -> Result<Ended, String> {
+    /// Reads the images and refuses what cannot be trained.
+    fn new(mut config: GeneratorConfig, how: How) -> Result<Self, String> {
+        let channels = open::channels(&config)?;
+        if let Some(images) = config.images {
+            config.settings(images)?; // what is wrong with flags is said before images are read
+        }
+        let images = open::images(&config, channels, how.quiet)?;
+        let sha256 = images.sha256();
+        if config.data_sha256.as_ref().is_some_and(|sha| *sha != sha256) {
+            return Err("the images have changed since this config was written (their SHA-256 differs); restore them or start a new run without --config".into());
+        }
+        config.data_sha256 = Some(sha256);
+        let m = images.count();
+        let settings = config.settings(m)?;
+        settings.validate(m, true).map_err(|e| e.to_string())?;
+        let steps = config.total_steps(&settings, m);
+        let config = config.resolved(&settings, m, channels);
+        let estimate = open::memory_estimate(&settings, m, channels);
+        if let Some(available) = memory::available().filter(|bytes| estimate.total > *bytes) {
+            return Err(format!(
+                "this training needs {}, but {} are available; use fewer --images or --particles, or a smaller --batch",
+                estimate.sentence,
+                memory::size(available)
+            ));
+        }
+        let text = config.to_toml()?;
+        Ok(Plan { config, text, settings, steps, images, how, estimate: estimate.sentence })
+    }
+
+    fn carry_out(&self, from: From, interrupt: Interrupt, told: &dyn Fn(u64)) -> Result<Ended, String> {
         let (settings, channels) = (&self.settings, self.images.channels());
         let mut decoder = open::network(channels, settings.seed);
         let mut encoder =
@@ -128,7 +152,7 @@ impl Plan {
                 directory
             }
         };
-        let ended = self.train(&mut trainer, &mut directory, interrupt)?;
+        let ended = self.train(&mut trainer, &mut directory, interrupt, told)?;
         if ended == Ended::Early {
             if !self.how.quiet {
                 let dir = directory.path.display();
@@ -165,9 +189,11 @@ impl Plan {
         trainer: &mut Trainer<'_>,
         directory: &mut Directory,
         interrupt: Interrupt,
+        told: &dyn Fn(u64),
     ) -> Result<Ended, String> {
         let began = Instant::now();
         let mut progress = Progress::new(self.steps, "steps", self.how.quiet);
+        told(trainer.state().k);
         let per_step = self.settings.batch.min(self.images.count()) as f64;
         let pictures_every =
             self.config.pictures_every.unwrap_or(self.settings.steps_per_epoch(self.images.count()));
@@ -181,6 +207,7 @@ impl Plan {
             };
             directory.record(&seen).map_err(|e| e.to_string())?;
             progress.show(seen.k, |rate| loss_and_speed(seen.loss, rate * per_step));
+            told(seen.k);
             let spent = began.elapsed();
             if interrupt.is_set() && seen.k < self.steps {
                 directory.checkpoint(trainer, spent).map_err(|e| e.to_string())?;

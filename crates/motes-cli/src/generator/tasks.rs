@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use motes::files::{Durable, write_atomically};
-use motes::{Ended, npz};
+use motes::{Ended, Flow, npz};
 use motes_models::data::{ImageSet, SIDE, write_grid};
-use motes_models::generator::{Mixture, Search, Targets, inpaint as search_latents};
+use motes_models::generator::{Decoder, Mixture, Search, Targets, inpaint as search_latents};
 
 use super::open::{self, COLUMNS, Trained, decode, interleave};
 use super::progress::Progress;
+
+/// The paper's hole.
+pub const HOLE: &str = "10,10,22,22";
 
 /// Where results go and how the work is done.
 #[derive(Args)]
@@ -34,7 +37,7 @@ pub struct InpaintArgs {
     #[arg(long, value_name = "FILE|DIR")]
     pub images: Option<PathBuf>,
     /// The hole: columns x0 to x1 and rows y0 to y1 (without the last), or an image that is white there
-    #[arg(long, value_name = "x0,y0,x1,y1|PNG", default_value = "10,10,22,22")]
+    #[arg(long, value_name = "x0,y0,x1,y1|PNG", default_value = HOLE)]
     pub mask: String,
     /// How many images, the first of those there are
     #[arg(long, value_name = "n", default_value_t = 16)]
@@ -172,7 +175,7 @@ fn mean_squared_error(a: &[f32], b: &[f32], counts: impl Fn(usize) -> bool) -> f
 }
 
 /// Which of the 32 x 32 pixels are missing.
-fn hole(mask: &str) -> Result<Vec<bool>, String> {
+pub fn hole(mask: &str) -> Result<Vec<bool>, String> {
     let wrong = || {
         format!(
             "--mask {mask} is neither x0,y0,x1,y1 within 0 to {SIDE} nor an image; write for example 10,10,22,22"
@@ -197,6 +200,37 @@ fn hole(mask: &str) -> Result<Vec<bool>, String> {
     Ok(hole)
 }
 
+/// Images whose holes were filled.
+pub struct Filled {
+    /// With grey holes.
+    pub masked: Vec<f32>,
+    /// What the latents that were found decode to.
+    pub images: Vec<f32>,
+    /// The mean squared error over all pixels, the seen ones too, as in the paper.
+    pub mse: f64,
+    /// The same over the hole alone.
+    pub mse_hole: f64,
+}
+
+impl Filled {
+    /// Searches for them; `None` if `told`, which hears how many are done, stops the search.
+    pub fn of(
+        decoder: &mut dyn Decoder,
+        original: &[f32],
+        hole: &[bool],
+        search: &Search,
+        told: &mut dyn FnMut(usize) -> Flow,
+    ) -> Option<Filled> {
+        let missing = |i: usize| hole[i % (SIDE * SIDE)];
+        let seen: Vec<bool> = (0..decoder.d_y()).map(|i| !missing(i)).collect();
+        let images = search_latents(decoder, original, &seen, search, told)?.images;
+        let masked = original.iter().enumerate().map(|(i, v)| if missing(i) { 0.0 } else { *v }).collect();
+        let mse = mean_squared_error(original, &images, |_| true);
+        let mse_hole = mean_squared_error(original, &images, missing);
+        Some(Filled { masked, images, mse, mse_hole })
+    }
+}
+
 /// Fills holes in images: original, masked and inpainted ones below each other.
 pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
     let hole = hole(&args.mask)?;
@@ -211,21 +245,17 @@ pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
         };
         let count = checked_count(args.count, set.count())?;
         let original = set.values(0..count);
-        let missing = |i: usize| hole[i % (SIDE * SIDE)];
         let d_y = task.run.decoder.d_y();
-        let seen: Vec<bool> = (0..d_y).map(|i| !missing(i)).collect();
         let mut progress = Progress::new(count as u64, "images", args.output.quiet);
         let search = Search { seed: args.seed, steps: args.steps, ..Search::default() };
-        let found = search_latents(&mut *task.run.decoder, &original, &seen, &search, &mut |done| {
+        let filled = Filled::of(&mut *task.run.decoder, &original, &hole, &search, &mut |done| {
             progress.show(done as u64, |_| "inpainted".into());
+            Flow::Continue
         });
         progress.finish();
-        let masked: Vec<f32> =
-            original.iter().enumerate().map(|(i, v)| if missing(i) { 0.0 } else { *v }).collect();
-        let grid = interleave(&[&original, &masked, &found.images], d_y, COLUMNS);
-        let mse = mean_squared_error(&original, &found.images, |_| true);
-        let mse_hole = mean_squared_error(&original, &found.images, missing);
-        let files = task.write("inpaint", &grid, COLUMNS.min(count), &found.images)?;
+        let Some(Filled { masked, images, mse, mse_hole }) = filled else { return Ok(String::new()) };
+        let grid = interleave(&[&original, &masked, &images], d_y, COLUMNS);
+        let files = task.write("inpaint", &grid, COLUMNS.min(count), &images)?;
         task.write_json(
             "inpaint",
             &serde_json::json!({ "count": count, "mask": args.mask, "seed": args.seed, "mse": mse, "mse_hole": mse_hole }),

@@ -1,5 +1,6 @@
 //! How far the replicates have come: a bar on a terminal, a line now and then elsewhere.
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::replicates::{Job, Needs, Outcomes};
 
 const LINE_SECONDS: u64 = 10;
+/// Seconds of work of which people are told beforehand.
+const LONG: f64 = 300.0;
 
 struct Item {
     name: &'static str,
@@ -26,6 +29,8 @@ pub struct Display {
     /// Estimated seconds of work: done here, and left.
     spent: f64,
     left: f64,
+    /// Which part is done of the jobs that say so.
+    parts: HashMap<String, f64>,
 }
 
 impl Display {
@@ -46,21 +51,35 @@ impl Display {
         });
         let left = todo.iter().map(|j| j.seconds()).sum();
         let (now, workers) = (Instant::now(), workers as f64);
-        let mut display = Display { items, bar, workers, began: now, last_line: now, spent: 0.0, left };
+        let parts = HashMap::new();
+        let mut display =
+            Display { items, bar, workers, began: now, last_line: now, spent: 0.0, left, parts };
+        if display.left / display.workers > LONG {
+            let (eta, kept) = (display.eta(), "what is done is kept if you stop it");
+            say!("about {eta} of work for {workers} cores of this kind; {kept}");
+        }
         display.tick();
         display
+    }
+
+    /// Says that so much of a job is done.
+    pub fn job_goes_on(&mut self, job: &Job, part: f64) {
+        let before = self.parts.insert(job.name.clone(), part);
+        self.left -= job.seconds() * (part - before.unwrap_or(0.0));
+        // What a long job begins with was done earlier, by another process.
+        let begins = if part < 1.0 { part } else { 0.0 };
+        self.spent += job.seconds() * (part - before.unwrap_or(begins));
+        self.tick();
     }
 
     pub fn job_done(&mut self, job: &Job) {
         for item in &mut self.items {
             item.done += usize::from(item.jobs.contains(&job.name));
         }
-        self.spent += job.seconds();
-        self.left -= job.seconds();
+        self.job_goes_on(job, 1.0);
         if let Some(bar) = &self.bar {
             bar.inc(1);
         }
-        self.tick();
     }
 
     /// Says that an item is complete.
@@ -101,7 +120,13 @@ impl Display {
         let elapsed = self.began.elapsed().as_secs_f64();
         let pace = if self.spent > 0.0 { elapsed / self.spent } else { 1.0 / self.workers };
         let seconds = (self.left * pace).max(0.0);
-        if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
+        let (minutes, hours) = (seconds / 60.0, seconds / 3600.0);
+        match seconds {
+            s if s < 90.0 => format!("{s:.0} s"),
+            s if s < 5400.0 => format!("{minutes:.0} min"),
+            s if s < 172_800.0 => format!("{hours:.0} h"),
+            _ => format!("{:.0} days", hours / 24.0),
+        }
     }
 
     pub fn finish(&self) {

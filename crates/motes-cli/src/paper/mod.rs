@@ -9,20 +9,22 @@ mod replicates;
 mod table;
 mod task;
 mod text;
+mod training;
 mod verdict;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use motes::Ended;
 use motes::files::{Durable, write_atomically};
 use motes::settings::unknown;
+use motes::{Ended, memory};
+use motes_models::data::write_grid;
 
 use crate::args::PaperArgs;
 use crate::progress::Interrupt;
 use items::{ITEMS, Item, Plan};
 use page::{Made, Section};
-use replicates::{Needs, Outcomes, Store};
+use replicates::{Job, Needs, Outcomes, Store};
 use text::Letters;
 
 /// What says that a directory is ours.
@@ -43,11 +45,12 @@ pub fn paper(args: PaperArgs) -> Result<Ended, String> {
     };
     let place = Output { dir: args.out.unwrap_or_else(|| PathBuf::from("runs/paper")), docs: args.docs };
     place.claim()?;
-    let store = Store::open(&place.dir.join("replicates"))?;
+    let store = Store::open(&place.dir)?;
     let interrupt = Interrupt::install()?;
     let made = Made::now(command_line());
     let needs: Vec<Needs> =
         chosen.iter().map(|item| Needs { item: item.name, jobs: (item.jobs)(plan) }).collect();
+    enough_memory(&needs, workers)?;
     let mut lines = Vec::new();
     let ended = replicates::carry_out(&needs, workers, &store, &interrupt, |i, outcomes| {
         lines.push(place.item(chosen[i], plan, outcomes, &made)?);
@@ -72,12 +75,48 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Item>, String> {
     if let Some(name) = names.iter().find(|name| !all.contains(&name.as_str())) {
         return Err(unknown("item", name, &all));
     }
-    let wanted = |item: &&Item| names.is_empty() || names.iter().any(|name| name == item.name);
+    let wanted = |item: &&Item| match names {
+        [] => !item.named,
+        _ => names.iter().any(|name| name == item.name),
+    };
     Ok(ITEMS.iter().filter(wanted).collect())
 }
 
+/// Refuses trainings that do not fit beside each other.
+fn enough_memory(needs: &[Needs], workers: usize) -> Result<(), String> {
+    let mut bytes: Vec<u128> = needs.iter().flat_map(|need| need.jobs.iter().map(Job::bytes)).collect();
+    bytes.sort_by(|a, b| b.cmp(a));
+    let together = |workers: usize| bytes.iter().take(workers).sum::<u128>();
+    let Some(available) = memory::available().filter(|there| together(workers) > *there) else {
+        return Ok(());
+    };
+    let fits = (1..workers).rev().find(|j| together(*j) <= available);
+    Err(format!(
+        "{} trainings at once need about {}, but {} are available; {}",
+        workers.min(bytes.len()),
+        memory::size(together(workers)),
+        memory::size(available),
+        fits.map_or("use --quick or a larger machine".into(), |j| format!("use --jobs {j}"))
+    ))
+}
+
 fn plan(args: &PaperArgs) -> Result<Plan, String> {
-    let plan = if args.full { Plan::FULL } else { Plan::QUICK };
+    let mut plan = if args.full { Plan::FULL } else { Plan::QUICK };
+    let generators = &mut plan.generators;
+    for (flag, chosen, most) in [
+        ("--steps", args.steps, 10_000_000),
+        ("--inpaint", args.inpaint, 2000), // those that are built in
+    ] {
+        let Some(n) = chosen else { continue };
+        if !args.items.iter().any(|item| item == "table4") {
+            return Err(format!("{flag} belongs to table4; name that item or leave {flag} out"));
+        }
+        if !(1..=most).contains(&n) {
+            return Err(format!("{flag} {n} is not from 1 to {most}; choose such a number or leave it out"));
+        }
+    }
+    generators.steps = args.steps.unwrap_or(generators.steps);
+    generators.inpainted = args.inpaint.map_or(generators.inpainted, |n| n as usize);
     match args.replicates {
         None => Ok(plan),
         Some(r) if (1..=100_000).contains(&r) => Ok(plan.replicates(r)),
@@ -149,12 +188,17 @@ impl Output {
             write(&file("svg"), figure.svg(Letters::Written))?;
             write(&file("png"), figure.png()?)?;
         }
+        if let Some(picture) = &shown.picture {
+            write_grid(&self.picture(item.name), &picture.images, 1, picture.columns)
+                .map_err(|e| e.to_string())?;
+        }
         let section = Section {
             item: item.name.into(),
             title: shown.title.into(),
             setting: shown.setting,
             fewer: shown.fewer,
             figure,
+            picture: shown.picture.as_ref().map(|p| p.description.clone()),
             tables: shown.tables,
             notes: shown.notes,
             made: made.clone(),
@@ -179,6 +223,10 @@ impl Output {
         })
     }
 
+    fn picture(&self, item: &str) -> PathBuf {
+        self.dir.join(page::picture(item))
+    }
+
     fn sections(&self) -> PathBuf {
         self.dir.join("sections")
     }
@@ -189,7 +237,8 @@ impl Output {
         let sections = page::stored(&self.sections(), &names);
         let svg =
             |item: &str| std::fs::read_to_string(self.dir.join(format!("{item}.svg"))).unwrap_or_default();
-        write(&self.dir.join("report.html"), page::html(&sections, svg))?;
+        let png = |item: &str| std::fs::read(self.picture(item)).unwrap_or_default();
+        write(&self.dir.join("report.html"), page::html(&sections, svg, png))?;
         let mut commands: Vec<&str> = Vec::new();
         for section in &sections {
             if !commands.contains(&section.made.command.as_str()) {
@@ -205,6 +254,9 @@ impl Output {
         for section in sections.iter().filter(|s| s.figure.is_some()) {
             write(&images.join(format!("{}.svg", section.item)), svg(&section.item))?;
         }
+        for section in sections.iter().filter(|s| s.picture.is_some()) {
+            write(&images.join(page::picture(&section.item)), png(&section.item))?;
+        }
         write(&docs.join("results.md"), page::markdown(&sections, "images/paper/", &commands))
     }
 }
@@ -212,4 +264,16 @@ impl Output {
 /// Everything here can be made again from the replicates.
 fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), String> {
     write_atomically(path, Durable::No, |file| file.write_all(content.as_ref())).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_half_an_hour_is_done_only_if_it_is_named() {
+        let names = |given: &[String]| chosen(given).unwrap().iter().map(|i| i.name).collect::<Vec<_>>();
+        assert!(names(&[]).len() == ITEMS.len() - 1 && !names(&[]).contains(&"table4"));
+        assert_eq!(names(&["table4".into()]), ["table4"]);
+    }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::table::Table;
 use super::text;
+use crate::report::page::base64;
 use crate::report::{STYLE, escape};
 
 /// One item as it is shown, with how it was made.
@@ -18,6 +19,7 @@ pub struct Section {
     pub setting: String,
     pub fewer: String,
     pub figure: Option<String>,
+    pub picture: Option<String>,
     pub tables: Vec<Table>,
     pub notes: Vec<String>,
     pub made: Made,
@@ -89,14 +91,20 @@ fn commit() -> Option<String> {
     Some(if changed.is_empty() { commit } else { format!("{commit} with changes") })
 }
 
-const VERDICT: &str = "A verdict stands in each cell for which the paper has a number: it agrees if the difference of the means is at most 4 standard errors of both together, plus half a unit of the paper's last digit; with fewer than 10 replicates the larger of the two standard deviations stands for ours, unless ours are longer runs. Numbers in brackets are errata of the paper and of its authors' code, explained below each table.";
+const VERDICT: &str = "A verdict stands in each cell for which the paper has a number: it agrees if the difference of the means is at most 4 standard errors of both together, plus half a unit of the paper's last digit; with fewer than 10 replicates the larger of the two standard deviations stands for ours, unless ours are longer runs. Numbers in brackets are errata of the paper and of its authors' code, explained below each table. Where ours is of another scale than the paper's, the cell says so and nothing is judged.";
 
-/// Everything for a browser, in one file that asks for nothing from outside. `svg` gives the figure of an item.
-pub fn html(sections: &[Section], svg: impl Fn(&str) -> String) -> String {
+/// The file that holds the picture of an item.
+pub fn picture(item: &str) -> String {
+    format!("{item}-pictures.png")
+}
+
+/// Everything for a browser, in one file that asks for nothing from outside. `svg` gives the figure of an item, `png` its
+/// picture.
+pub fn html(sections: &[Section], svg: impl Fn(&str) -> String, png: impl Fn(&str) -> Vec<u8>) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"generator\" content=\"Motes {version}\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>The paper, reproduced – Motes</title>\n<style>\n{STYLE}{OWN_STYLE}</style>\n</head>\n<body>\n<main>\n\
          <header><p class=\"kind\">Motes {version}</p><h1>The paper, reproduced</h1>\n\
@@ -109,7 +117,7 @@ pub fn html(sections: &[Section], svg: impl Fn(&str) -> String) -> String {
     out.push_str("</nav>\n");
     let _ = writeln!(out, "<p class=\"note\">{VERDICT}</p>");
     for section in sections {
-        let Section { item, title, setting, fewer, figure, tables, notes, made } = section;
+        let Section { item, title, setting, fewer, figure, picture, tables, notes, made } = section;
         let _ = writeln!(
             out,
             "<section id=\"{}\">\n<h2>{}</h2>\n<p>{}</p>",
@@ -127,9 +135,17 @@ pub fn html(sections: &[Section], svg: impl Fn(&str) -> String) -> String {
             let fewer = if fewer.is_empty() {
                 String::new()
             } else {
-                format!(" <span class=\"care\">{}</span>", escape(fewer))
+                format!(" <span class=\"care\">{}</span>", escape(in_short(fewer)))
             };
             let _ = writeln!(out, "<h3>{}{fewer}</h3>\n{}", text::html(&table.title), table.html());
+        }
+        if let Some(description) = picture {
+            let (described, bytes) = (escape(description), base64(&png(item)));
+            let _ = writeln!(
+                out,
+                "<div class=\"scroll\"><img class=\"picture\" alt=\"{described}\" src=\"data:image/png;base64,{bytes}\"></div>\n\
+                 <p class=\"note\">{described}.</p>"
+            );
         }
         for note in notes {
             let _ = writeln!(out, "<p class=\"note\">{}</p>", text::html(note));
@@ -156,6 +172,7 @@ td, thead th { white-space: normal; vertical-align: top; } tbody th { vertical-a
 td small { display: block; color: var(--tone); font-size: 0.72rem; line-height: 1.3; }
 td:nth-child(n+3) { min-width: 6.4rem; }
 .figure { background: #ffffff; border-radius: 6px; } .figure svg { display: block; width: 100%; min-width: 44rem; height: auto; }
+.picture { display: block; max-width: 100%; margin-top: 1rem; }
 .note { max-width: 60rem; } .note code { padding: 0.1rem 0.35rem; }
 @media print { .figure svg { min-width: 0; } section { break-inside: avoid; } nav { display: none; } }
 ";
@@ -168,7 +185,7 @@ pub fn markdown(sections: &[Section], images: &str, regenerate: &str) -> String 
          This page is generated by\n\n```sh\n{regenerate}\n```\n\n{VERDICT}\n"
     );
     for section in sections {
-        let Section { item, title, setting, fewer, figure, tables, notes, made } = section;
+        let Section { item, title, setting, fewer, figure, picture, tables, notes, made } = section;
         let _ = write!(out, "\n## {title}\n\n{setting}\n");
         if !fewer.is_empty() {
             let _ = write!(out, "\n**{fewer}**\n");
@@ -177,9 +194,12 @@ pub fn markdown(sections: &[Section], images: &str, regenerate: &str) -> String 
             let _ = write!(out, "\n![{description}]({images}{item}.svg)\n");
         }
         for table in tables {
-            let fewer =
-                if fewer.is_empty() { String::new() } else { format!(" ({})", fewer.trim_end_matches('.')) };
+            let fewer = if fewer.is_empty() { String::new() } else { format!(" ({})", in_short(fewer)) };
             let _ = write!(out, "\n**{}**{fewer}\n\n{}", table.title, table.markdown());
+        }
+        if let Some(description) = picture {
+            let file = self::picture(item);
+            let _ = write!(out, "\n![{description}]({images}{file})\n\n*{description}.*\n");
         }
         if !notes.is_empty() {
             out.push('\n');
@@ -190,6 +210,11 @@ pub fn markdown(sections: &[Section], images: &str, regenerate: &str) -> String 
         let _ = write!(out, "\n*Made by `{}` {}.*\n", made.command, made.words());
     }
     out
+}
+
+/// What differs from the paper's setting, without its list.
+fn in_short(fewer: &str) -> &str {
+    fewer.split(':').next().unwrap_or_default().trim_end_matches('.')
 }
 
 /// One table on its own.

@@ -13,35 +13,70 @@ use serde::{Deserialize, Serialize};
 
 use super::display::Display;
 use super::task::{Outcome, Task};
+use super::training::Training;
 use crate::progress::Interrupt;
 
 /// Raised whenever a task's outcome changes although its description does not.
 const GENERATION: u32 = 1;
 
-/// Runs that are done and stored together.
+/// What is done and stored together.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Unique; the same wherever the same job is needed.
     pub name: String,
-    pub tasks: Vec<Task>,
+    work: Work,
+}
+
+#[derive(Clone, Debug)]
+enum Work {
+    Runs(Vec<Task>),
+    Training(Box<Training>),
 }
 
 impl Job {
     pub fn new(name: impl Into<String>, tasks: Vec<Task>) -> Self {
-        Job { name: name.into(), tasks }
+        Job { name: name.into(), work: Work::Runs(tasks) }
     }
 
+    pub fn training(name: impl Into<String>, training: Training) -> Self {
+        Job { name: name.into(), work: Work::Training(Box::new(training)) }
+    }
+
+    /// Roughly how long it takes on one core, in seconds.
     pub fn seconds(&self) -> f64 {
-        self.tasks.iter().map(Task::seconds).sum()
+        match &self.work {
+            Work::Runs(tasks) => tasks.iter().map(Task::seconds).sum(),
+            Work::Training(training) => training.seconds(),
+        }
+    }
+
+    /// The memory that it needs, where that is not little.
+    pub fn bytes(&self) -> u128 {
+        match &self.work {
+            Work::Runs(_) => 0,
+            Work::Training(training) => training.bytes(),
+        }
+    }
+
+    /// How many outcomes it has.
+    fn outcomes(&self) -> usize {
+        match &self.work {
+            Work::Runs(tasks) => tasks.len(),
+            Work::Training(_) => 1,
+        }
     }
 
     /// The digest of all that determines the outcomes: a stored replicate with another one is of no use.
     fn digest(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let mut text = format!("{version} {GENERATION} {}", motes::instruction_set());
-        for task in &self.tasks {
+        let identities = match &self.work {
+            Work::Runs(tasks) => tasks.iter().map(Task::identity).collect(),
+            Work::Training(training) => vec![training.identity()],
+        };
+        for identity in identities {
             text.push('\n');
-            text.push_str(&task.identity());
+            text.push_str(&identity);
         }
         sha256(text.as_bytes())
     }
@@ -56,24 +91,44 @@ struct Stored {
     outcomes: Vec<Outcome>,
 }
 
-/// The directory of finished replicates.
-pub struct Store(PathBuf);
+/// Where finished replicates are, and what generators are trained in.
+pub struct Store {
+    replicates: PathBuf,
+    trained: PathBuf,
+}
 
 impl Store {
     pub fn open(dir: &Path) -> Result<Self, String> {
-        std::fs::create_dir_all(dir)
-            .map_err(|e| format!("cannot make {}: {e}; choose another place with --out", dir.display()))?;
-        Ok(Store(dir.to_path_buf()))
+        let store = Store { replicates: dir.join("replicates"), trained: dir.join("trained") };
+        make(&store.replicates)?;
+        Ok(store)
     }
 
     fn path(&self, job: &Job) -> PathBuf {
-        self.0.join(format!("{}.json", job.name))
+        self.replicates.join(format!("{}.json", job.name))
+    }
+
+    /// The run directory of a training. What another training has left there is removed.
+    fn run_directory(&self, job: &Job) -> Result<PathBuf, String> {
+        make(&self.trained)?;
+        let (dir, mark) = (self.trained.join(&job.name), self.trained.join(format!("{}.digest", job.name)));
+        let digest = job.digest();
+        if std::fs::read_to_string(&mark).ok().as_ref() == Some(&digest) {
+            return Ok(dir);
+        }
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir)
+                .map_err(|e| format!("cannot remove {}: {e}; remove it by hand", dir.display()))?;
+        }
+        write_atomically(&mark, Durable::No, |file| std::io::Write::write_all(file, digest.as_bytes()))
+            .map_err(|e| e.to_string())?;
+        Ok(dir)
     }
 
     /// What is stored of a job, if it is whole and of these settings, data and version.
     fn load(&self, job: &Job) -> Option<Vec<Outcome>> {
         let stored: Stored = serde_json::from_slice(&std::fs::read(self.path(job)).ok()?).ok()?;
-        (stored.digest == job.digest() && stored.outcomes.len() == job.tasks.len()).then_some(stored.outcomes)
+        (stored.digest == job.digest() && stored.outcomes.len() == job.outcomes()).then_some(stored.outcomes)
     }
 
     fn save(&self, job: &Job, outcomes: &[Outcome]) -> Result<(), String> {
@@ -82,6 +137,11 @@ impl Store {
         write_atomically(&self.path(job), Durable::No, |file| std::io::Write::write_all(file, &text))
             .map_err(|e| e.to_string())
     }
+}
+
+fn make(dir: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(dir)
+        .map_err(|e| format!("cannot make {}: {e}; choose another place with --out", dir.display()))
 }
 
 /// What one item of the paper needs.
@@ -117,26 +177,28 @@ pub fn carry_out(
         // Long ones first, so that no core idles at the end.
         todo[first..].sort_by(|a, b| b.seconds().total_cmp(&a.seconds()));
     }
-    let mut display = Display::new(needs, &outcomes, &todo, workers);
+    let mut display = Display::new(needs, &outcomes, &todo, workers.min(todo.len()).max(1));
     let next = AtomicUsize::new(0);
     let mut pending: Vec<bool> = vec![true; needs.len()];
     std::thread::scope(|scope| {
-        let (send, receive) = mpsc::channel::<(usize, Result<Vec<Outcome>, String>)>();
+        let (send, receive) = mpsc::channel::<(usize, News)>();
         for _ in 0..workers.min(todo.len()) {
             let (send, todo, next) = (send.clone(), &todo, &next);
             scope.spawn(move || {
                 let pool = match Pool::new(Some(1)) {
                     Ok(pool) => pool,
-                    Err(e) => return drop(send.send((0, Err(e.to_string())))),
+                    Err(e) => return drop(send.send((0, News::Ended(Err(e.to_string()))))),
                 };
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     if i >= todo.len() || interrupt.is_set() {
                         return;
                     }
-                    let result = pool.install(|| run(todo[i], store, interrupt));
+                    // That nobody listens any more is seen at the end.
+                    let told = |part: f64| drop(send.send((i, News::Part(part))));
+                    let result = pool.install(|| run(todo[i], store, interrupt, &told));
                     if let Some(result) = result.transpose()
-                        && send.send((i, result)).is_err()
+                        && send.send((i, News::Ended(result))).is_err()
                     {
                         return; // nobody listens any more
                     }
@@ -158,11 +220,12 @@ pub fn carry_out(
                 next.store(todo.len(), Ordering::Relaxed);
             }
             match receive.recv_timeout(Duration::from_millis(100)) {
-                Ok((i, Ok(done))) => {
+                Ok((i, News::Part(part))) => display.job_goes_on(todo[i], part),
+                Ok((i, News::Ended(Ok(done)))) => {
                     display.job_done(todo[i]);
                     outcomes.insert(todo[i].name.clone(), done);
                 }
-                Ok((_, Err(e))) => result = result.and(Err(e)),
+                Ok((_, News::Ended(Err(e)))) => result = result.and(Err(e)),
                 Err(RecvTimeoutError::Timeout) => display.tick(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -173,15 +236,30 @@ pub fn carry_out(
     Ok(if pending.contains(&true) { Ended::Early } else { Ended::Complete })
 }
 
-/// One job; `None` if it was interrupted.
-fn run(job: &Job, store: &Store, interrupt: &Interrupt) -> Result<Option<Vec<Outcome>>, String> {
-    let mut outcomes = Vec::with_capacity(job.tasks.len());
-    for task in &job.tasks {
-        match task.carry_out(interrupt)? {
-            Some(outcome) => outcomes.push(outcome),
-            None => return Ok(None),
+/// What a worker has to say about a job.
+enum News {
+    /// So much of it is done.
+    Part(f64),
+    Ended(Result<Vec<Outcome>, String>),
+}
+
+/// One job; `None` if it was interrupted. `told` hears which part of a long one is done.
+fn run(
+    job: &Job,
+    store: &Store,
+    interrupt: &Interrupt,
+    told: &(dyn Fn(f64) + Sync),
+) -> Result<Option<Vec<Outcome>>, String> {
+    let outcomes: Option<Vec<Outcome>> = match &job.work {
+        Work::Runs(tasks) => {
+            tasks.iter().map(|task| task.carry_out(interrupt)).collect::<Result<_, String>>()?
         }
-    }
+        Work::Training(training) => {
+            let dir = store.run_directory(job)?;
+            training.carry_out(&dir, interrupt, told)?.map(|outcome| vec![outcome])
+        }
+    };
+    let Some(outcomes) = outcomes else { return Ok(None) };
     store.save(job, &outcomes)?;
     Ok(Some(outcomes))
 }

@@ -92,9 +92,26 @@ impl Table {
         Cell { text, verdict }
     }
 
+    /// Our number beside the paper's of another scale, with which it cannot agree or disagree.
+    pub fn cell_at_another_scale(
+        &mut self,
+        place: Place<'_>,
+        ours: Option<Stats>,
+        paper: Option<Printed>,
+        decimals: usize,
+    ) -> Cell {
+        let mut cell = self.cell(place, ours, paper, None, decimals);
+        cell.verdict = paper.map(|_| Verdict::AnotherScale);
+        if let (Some(record), Some(verdict)) = (self.records.last_mut(), &cell.verdict) {
+            record.verdict = verdict.words();
+        }
+        cell
+    }
+
     /// How many cells agree, and how many were judged.
     pub fn agreement(&self) -> (usize, usize) {
-        let verdicts = || self.rows.iter().flatten().filter_map(|c| c.verdict.as_ref());
+        let judged = |v: &&Verdict| **v != Verdict::AnotherScale;
+        let verdicts = || self.rows.iter().flatten().filter_map(|c| c.verdict.as_ref()).filter(judged);
         (verdicts().filter(|v| **v == Verdict::Agrees).count(), verdicts().count())
     }
 

@@ -11,6 +11,7 @@ use motes_models::logistic::Options;
 use motes_models::{Bnn, Hierarchical, Logistic, Products};
 use serde::{Deserialize, Serialize};
 
+use super::training::Trained;
 use crate::progress::Interrupt;
 
 /// A run, described completely.
@@ -91,6 +92,9 @@ pub struct Outcome {
     /// The step at which the run diverged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diverged: Option<u64>,
+    /// What a generator can do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trained: Option<Trained>,
 }
 
 impl Task {

@@ -73,6 +73,8 @@ pub enum Verdict {
     },
     /// One replicate has no scatter.
     TooFew,
+    /// The paper's number is of another scale.
+    AnotherScale,
 }
 
 impl Verdict {
@@ -99,6 +101,7 @@ impl Verdict {
             Verdict::Agrees => "agrees".into(),
             Verdict::Differs { why, .. } => format!("differs: {why}"),
             Verdict::TooFew => "one replicate, no verdict".into(),
+            Verdict::AnotherScale => "another scale".into(),
         }
     }
 }

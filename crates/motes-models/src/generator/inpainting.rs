@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use motes::Flow;
 use motes::noise::{Noise, Purpose};
 
 use super::training::adam;
@@ -72,31 +73,31 @@ impl Plateau {
     }
 }
 
-/// Searches for the latents of each image, seeing only the values where `seen` holds. `told` hears how many images are
-/// done. Images are searched for independently: none depends on its company.
+/// Searches for the latents of each image, seeing only the values where `seen` holds. `told` hears after each step how many
+/// images are done, and may stop the search, of which nothing is left then. Images are searched for independently: none
+/// depends on its company.
 pub fn inpaint(
     decoder: &mut dyn Decoder,
     images: &[f32],
     seen: &[bool],
     search: &Search,
-    told: &mut dyn FnMut(usize),
-) -> Found {
+    told: &mut dyn FnMut(usize) -> Flow,
+) -> Option<Found> {
     let (d_x, d_y) = (decoder.d_x(), decoder.d_y());
     let mut found = Found::default();
     for (chunk, targets) in images.chunks(TOGETHER * d_y).enumerate() {
         let first = chunk * TOGETHER;
-        let best = search_chunk(decoder, targets, seen, search, first);
+        let best = search_chunk(decoder, targets, seen, search, first, told)?;
         for (loss, x) in best {
             found.losses.push(loss);
             found.x.extend(x);
         }
-        told(found.losses.len());
     }
     found.images.resize(found.losses.len() * d_y, 0.0);
     for (x, images) in found.x.chunks(TOGETHER * d_x).zip(found.images.chunks_mut(TOGETHER * d_y)) {
         decoder.decode(x, images);
     }
-    found
+    Some(found)
 }
 
 fn search_chunk(
@@ -105,7 +106,8 @@ fn search_chunk(
     seen: &[bool],
     search: &Search,
     first: usize,
-) -> Vec<(f64, Vec<f32>)> {
+    told: &mut dyn FnMut(usize) -> Flow,
+) -> Option<Vec<(f64, Vec<f32>)>> {
     let (d_x, d_y) = (decoder.d_x(), decoder.d_y());
     let count = targets.len() / d_y;
     let noise = Noise::new(search.seed, Purpose::Inpainting);
@@ -169,8 +171,13 @@ fn search_chunk(
             }
             goes_on
         });
+        // Starts are in the order of their images.
+        let at_work = running.chunk_by(|a, b| a.image == b.image).count();
+        if told(first + count - at_work) == Flow::Stop {
+            return None;
+        }
     }
-    best
+    Some(best)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! What the integration tests share: models derived from the toy model, and its closed forms.
+//! What the integration tests share: models derived from the toy model, closed forms, and the table's rows.
 #![allow(dead_code)] // each test file uses its own part
 
 pub mod catalogue;
+pub mod decoder_rows;
 pub mod models;
 pub mod table;
 pub mod theory;

@@ -7,6 +7,13 @@ use motes_models::Hierarchical;
 use super::models::{Gives, Quiet, Reduced};
 use super::theory::{self, Stationary};
 
+/// What a row has to say: a line for the table, its scores, and what is wrong.
+pub struct Verdict {
+    pub line: String,
+    pub scores: Vec<f64>,
+    pub wrong: Vec<String>,
+}
+
 /// Replicates of a row, each with a seed of its own.
 const REPLICATES: u64 = 16;
 

@@ -161,6 +161,7 @@ pub fn table1(plan: Plan, outcomes: &Outcomes) -> Shown {
         setting: "K = 400 steps, burn-in 200, h = 0.01, all initial values 0, time-averaged posterior; MFG-VI predicts with 20,100 draws.".into(),
         fewer,
         figure: None,
+        picture: None,
         tables: vec![table],
         notes: vec![
             "(2) The paper re-uses one split (random state 0) for all replicates, so its ± is Monte Carlo noise alone. With a fresh split for each replicate the ± holds the scatter of the splits too.".into(),
@@ -280,6 +281,7 @@ pub fn table3(plan: Plan, outcomes: &Outcomes) -> Shown {
         ),
         fewer,
         figure: None,
+        picture: None,
         tables: vec![lppd, variance],
         notes: vec![
             "(2) The paper re-uses one split for all replicates; fresh splits add the scatter of the test sets.".into(),
@@ -367,6 +369,7 @@ pub fn fig3(_plan: Plan, outcomes: &Outcomes) -> Shown {
             description: "Estimates of theta by five algorithms from 0 and from 10, and densities of the second latent coordinate".into(),
             note: "Reference: PGD with accept-reject steps, N = 100, 6,000 steps of which 1,000 are left out; there is no closed form.".into(),
         }),
+        picture: None,
         tables: Vec::new(),
         notes: vec!["In b, densities are Gaussian kernel estimates with Silverman's bandwidth; that of MFG-VI is its own normal density.".into()],
     }

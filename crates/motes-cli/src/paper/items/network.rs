@@ -127,6 +127,7 @@ pub fn fig4(_plan: Plan, outcomes: &Outcomes) -> Shown {
             description: "Estimates of alpha and beta by four algorithms, densities of one weight, and the log pointwise predictive density against the step".into(),
             note: "One run of each algorithm. a: the first steps of PGD and SOUL leave the panel. b: the weight of the middle pixel into the first hidden unit. c, inset: LPPD from −0.16 to −0.06.".into(),
         }),
+        picture: None,
         tables: Vec::new(),
         notes: vec!["(3) Our SOUL moves all weights at once, as the paper says; the authors' code moves w first and v at the moved w.".into()],
     }
@@ -175,6 +176,7 @@ pub fn table2(plan: Plan, outcomes: &Outcomes) -> Shown {
         setting: "K = 500 steps, h = 0.1, weights started from the prior at α = β = 0, PGD and SOUL with the heuristic Λ, the final cloud predicts; 1,000 images of 4s and 9s, a fresh 800/200 split for each replicate.".into(),
         fewer: fewer(plan.network, 10),
         figure: None,
+        picture: None,
         tables: vec![table],
         notes: vec![
             "(3) Our SOUL moves all weights at once, as the paper says; the authors' code moves w first and v at the moved w.".into(),

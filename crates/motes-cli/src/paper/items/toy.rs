@@ -170,6 +170,7 @@ pub fn fig1(_plan: Plan, outcomes: &Outcomes) -> Shown {
             description: "Estimates of theta against the step: PGD with three step sizes, and PGD, PQN, PMGD and EM with optimal ones".into(),
             note: String::new(),
         }),
+        picture: None,
         tables: vec![table],
         notes: vec![
             format!("With h = 2.05/(2 + D_x) the spectral radius is 1.03: the grey trace grows without bound and is drawn up to k = {gone}, where it leaves the panel."),
@@ -262,6 +263,7 @@ pub fn fig2(_plan: Plan, outcomes: &Outcomes) -> Shown {
             description: "Variance estimates against the number of steps, for several particle numbers, step sizes, and with accept-reject".into(),
             note: "Marks on the right edge: the limit in closed form, of PMGD 2/(N(2 − h)) + (1 − 1/N)/(2(1 − h)), of marginal MH (1 + 1/N)/2.".into(),
         }),
+        picture: None,
         tables: vec![table],
         notes: vec![
             "Bias B2 (few particles) shows in a, bias B1 (large steps) in b; the accept-reject step of c removes B1 for every h. The variance of the posterior itself is 0.5.".into(),
@@ -340,6 +342,7 @@ pub fn radii(_plan: Plan, _outcomes: &Outcomes) -> Shown {
             description: "Spectral radii of PGD, PQN and PMGD against the step size, with their minima marked".into(),
             note: "Marks: the optimal steps h_G = 2/(2 + D_x), h_N = 2/3, h_M = 1 with their rates, in closed form.".into(),
         }),
+        picture: None,
         tables: vec![table],
         notes: vec![
             "The paper's text once gives PQN's best rate as 2/3; it is √5/3 = 0.745, as in its own display. The step that attains it is 2/3.".into(),
