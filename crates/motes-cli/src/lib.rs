@@ -18,7 +18,8 @@ mod compare;
 pub mod config;
 #[doc(hidden)]
 pub mod fit;
-mod generator;
+#[doc(hidden)]
+pub mod generator;
 #[doc(hidden)]
 pub mod models;
 mod paper;

@@ -25,6 +25,6 @@ pub use linear::LinearDecoder;
 pub use network::Network;
 pub use synthesis::Mixture;
 pub use training::{
-    About, Algorithm, BatchNorm, Damage, Inference, Seen, Settings, State, Targets, ThetaRule, Trainer,
+    About, Algorithm, BatchNorm, Damage, Inference, Rate, Seen, Settings, State, Targets, ThetaRule, Trainer,
     TrainingError, load_weights, save_weights,
 };

@@ -1,10 +1,10 @@
 //! The generator network on the command line: `fit generator`, its `resume` and `report`, and what a trained one can do.
 
 mod config;
-mod open;
+pub mod open;
 mod progress;
 mod report;
-mod run;
+pub mod run;
 mod tasks;
 
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use clap::{Args, Subcommand};
 
 use crate::args::How;
 pub use config::GeneratorConfig;
-pub use report::report;
+pub use report::{Summary, report};
 pub use run::{fit, resume};
 pub use tasks::{
-    InpaintArgs, InterpolateArgs, ReconstructArgs, SynthesizeArgs, inpaint, interpolate, reconstruct,
-    synthesize,
+    InpaintArgs, InterpolateArgs, ReconstructArgs, Source, SynthesizeArgs, inpaint, interpolate, mixture,
+    reconstruct, synthesize,
 };
 
 /// Models whose flags differ from all others'.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use motes::Flow;
 use motes::noise::{Noise, Purpose};
 
 use super::training::adam;
@@ -72,31 +73,32 @@ impl Plateau {
     }
 }
 
-/// Searches for the latents of each image, seeing only the values where `seen` holds. `told` hears how many images are
-/// done. Images are searched for independently: none depends on its company.
+/// Searches for the latents of each image, seeing only the values where `seen` holds. `told` hears after each step how
+/// many images are done and may stop the search, which then has found nothing. Images are searched for independently:
+/// none depends on its company.
 pub fn inpaint(
     decoder: &mut dyn Decoder,
     images: &[f32],
     seen: &[bool],
     search: &Search,
-    told: &mut dyn FnMut(usize),
-) -> Found {
+    told: &mut dyn FnMut(usize) -> Flow,
+) -> Option<Found> {
     let (d_x, d_y) = (decoder.d_x(), decoder.d_y());
     let mut found = Found::default();
     for (chunk, targets) in images.chunks(TOGETHER * d_y).enumerate() {
         let first = chunk * TOGETHER;
-        let best = search_chunk(decoder, targets, seen, search, first);
+        let best = search_chunk(decoder, targets, seen, search, first, told)?;
         for (loss, x) in best {
             found.losses.push(loss);
             found.x.extend(x);
         }
-        told(found.losses.len());
     }
+    told(found.losses.len());
     found.images.resize(found.losses.len() * d_y, 0.0);
     for (x, images) in found.x.chunks(TOGETHER * d_x).zip(found.images.chunks_mut(TOGETHER * d_y)) {
         decoder.decode(x, images);
     }
-    found
+    Some(found)
 }
 
 fn search_chunk(
@@ -105,7 +107,8 @@ fn search_chunk(
     seen: &[bool],
     search: &Search,
     first: usize,
-) -> Vec<(f64, Vec<f32>)> {
+    told: &mut dyn FnMut(usize) -> Flow,
+) -> Option<Vec<(f64, Vec<f32>)>> {
     let (d_x, d_y) = (decoder.d_x(), decoder.d_y());
     let count = targets.len() / d_y;
     let noise = Noise::new(search.seed, Purpose::Inpainting);
@@ -130,6 +133,9 @@ fn search_chunk(
     for k in 0..search.steps {
         if running.is_empty() {
             break;
+        }
+        if told(first) == Flow::Stop {
+            return None;
         }
         x.clear();
         running.iter().for_each(|s| x.extend_from_slice(&s.x));
@@ -170,7 +176,7 @@ fn search_chunk(
             goes_on
         });
     }
-    best
+    Some(best)
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ _LINE = 10.0
 class Progress:
     """Shows on stderr how far a run has come."""
 
-    def __init__(self, first: int, label: str = "") -> None:
-        self._first, self._label = first, label
+    def __init__(self, first: int, label: str = "", unit: str = "steps") -> None:
+        self._first, self._label, self._unit = first, label, unit
         self._began = self._last = time.monotonic()
         self._bar = _can_overwrite()
         self._width = 0
@@ -23,17 +23,18 @@ class Progress:
         rate = max(k - self._first, 0) / max(now - self._began, 1e-9)
         if rate == 0.0:
             return
-        left = (steps - k) / rate
+        left, unit = (steps - k) / rate, self._unit
+        speed = f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.2g} {unit}/s"
         if self._bar:
             filled = round(30 * k / steps)
             self._write(
-                f"\r{self._label}[{'#' * filled}{'.' * (30 - filled)}] {k:,}/{steps:,} steps  "
-                f"{rate:,.0f} steps/s  ETA {left:.0f} s"
+                f"\r{self._label}[{'#' * filled}{'.' * (30 - filled)}] {k:,}/{steps:,} {unit}  "
+                f"{speed}  ETA {left:.0f} s"
             )
         elif now - self._last >= _LINE:
             self._last = now
             print(
-                f"{self._label}step {k} of {steps}, {rate:,.0f} steps/s, {left:.0f} s to go",
+                f"{self._label}{unit} {k} of {steps}, {speed}, {left:.0f} s to go",
                 file=sys.stderr,
                 flush=True,
             )
