@@ -29,3 +29,14 @@ fi
 cargo build --quiet --workspace --bins
 VIRTUAL_ENV=$venv "$venv/bin/maturin" develop --quiet
 MOTES_BIN=$PWD/target/debug/motes "$venv/bin/python" -m pytest --quiet
+
+# The wheel of `maturin build`, and `pip install .`, each in an environment of its own; quickly, not optimised.
+if [ "$kind" = full ]; then
+    rm -rf target/wheel && "$venv/bin/maturin" build --quiet --out target/wheel
+    for package in target/wheel/motes-*.whl .; do
+        python3 -m venv --clear target/python-fresh
+        MATURIN_PEP517_ARGS="--profile dev" target/python-fresh/bin/pip install --quiet --disable-pip-version-check "$package"
+        target/python-fresh/bin/python examples/python/toy.py >/dev/null
+        echo "installed $package in a fresh environment, and fitted"
+    done
+fi

@@ -270,7 +270,13 @@ impl Training {
     }
 
     /// Goes on to a new total of steps, in its directory or in a copy.
-    fn resume(&self, py: Python<'_>, steps: Option<u64>, copy: Option<PathBuf>, how: How) -> PyResult<Training> {
+    fn resume(
+        &self,
+        py: Python<'_>,
+        steps: Option<u64>,
+        copy: Option<PathBuf>,
+        how: How,
+    ) -> PyResult<Training> {
         let mut config = self.plan.config.clone();
         if let Some(steps) = steps.filter(|s| *s != self.plan.steps) {
             config.go_on_to(steps).map_err(value_error)?;
@@ -352,10 +358,12 @@ fn carry_out(
                     callback.call1((seen.k, seen.loss, seen.error, seen.x_rms)).map(Bound::unbind)
                 };
                 match &how.callback {
-                    Some(f) if seen.k.is_multiple_of(how.callback_every.max(1)) => match asked(f, &trouble, call) {
-                        Flow::Continue => signals.flow(),
-                        Flow::Stop => Flow::Stop,
-                    },
+                    Some(f) if seen.k.is_multiple_of(how.callback_every.max(1)) => {
+                        match asked(f, &trouble, call) {
+                            Flow::Continue => signals.flow(),
+                            Flow::Stop => Flow::Stop,
+                        }
+                    }
                     _ => signals.flow(),
                 }
             };

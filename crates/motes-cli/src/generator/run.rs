@@ -36,7 +36,10 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Where a run begins.
 pub enum From {
     /// In a new directory, with files of these names and bytes beside its config.
-    Scratch { out: Option<PathBuf>, files: Vec<(&'static str, Vec<u8>)> },
+    Scratch {
+        out: Option<PathBuf>,
+        files: Vec<(&'static str, Vec<u8>)>,
+    },
     Directory(PathBuf),
 }
 
@@ -100,11 +103,7 @@ pub struct Done {
 
 impl Plan {
     /// Settles everything that can be settled before the first step. Images that were read before are given.
-    pub fn new(
-        mut config: GeneratorConfig,
-        how: How,
-        images: Option<Arc<ImageSet>>,
-    ) -> Result<Self, String> {
+    pub fn new(mut config: GeneratorConfig, how: How, images: Option<Arc<ImageSet>>) -> Result<Self, String> {
         let channels = match &images {
             Some(images) => images.channels(),
             None => open::channels(&config)?,
@@ -219,7 +218,8 @@ impl Plan {
         Directory::create(to, self, files)?;
         let checkpoints = checkpoint::directory(to);
         std::fs::create_dir_all(&checkpoints).map_err(Error::io("make", &checkpoints))?;
-        let copied = |from: &Path, to: &Path| std::fs::copy(from, to).map(drop).map_err(Error::io("write", to));
+        let copied =
+            |from: &Path, to: &Path| std::fs::copy(from, to).map(drop).map_err(Error::io("write", to));
         let generations = Generations::with_extension(checkpoint::directory(dir), "safetensors");
         for file in generations.list()? {
             copied(&file, &checkpoints.join(file.file_name().unwrap_or_default()))?;

@@ -252,7 +252,10 @@ pub fn synthesize(args: SynthesizeArgs) -> Result<Ended, String> {
     let count = checked_count(args.count, usize::MAX)?;
     Task::on(&args.run, &args.output, |mut task| {
         if args.from == Source::Mixture && !args.output.quiet {
-            say!("fitting a mixture of Gaussians to {} particles", task.run.particles.len() / task.run.decoder.d_x());
+            say!(
+                "fitting a mixture of Gaussians to {} particles",
+                task.run.particles.len() / task.run.decoder.d_x()
+            );
         }
         let mixture = mixture(&task.run, args.from, args.components, args.seed)?;
         let images = decode(&mut *task.run.decoder, &mixture.draw(count, args.seed));

@@ -446,12 +446,7 @@ fn sum_of_squares(values: &[f32]) -> f64 {
 }
 
 /// Refuses weights that have left every reasonable range.
-fn finite(
-    weights: &[f32],
-    what: &'static str,
-    k: u64,
-    rate: Rate,
-) -> Result<(), TrainingError> {
+fn finite(weights: &[f32], what: &'static str, k: u64, rate: Rate) -> Result<(), TrainingError> {
     if weights.iter().all(|w| w.abs() <= LIMIT) {
         return Ok(());
     }

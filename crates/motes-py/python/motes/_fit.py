@@ -138,8 +138,9 @@ def fit(
         chosen["steps"] = None if isinstance(steps, _Default) else steps
         chosen["particles"] = None if isinstance(particles, _Default) else particles
         chosen["step_size"] = None if isinstance(step_size, str) and step_size == "auto" else step_size
-        if chosen["steps"] is not None and settings.get("epochs") is not None:
-            raise ValueError("steps and epochs say the same in other words; give one of them")
+        for a, b in (("steps", "epochs"), ("theta_rate", "lambda_")):
+            if chosen.get(a) is not None and chosen.get(b) is not None:
+                raise ValueError(f"{a} and {b} say the same in other words; give one of them")
         how = how_of(threads, callback, callback_every, report, TrainingStep)
         return train(model, chosen, how, progress, out)
     if algorithm != "em":  # which is exact and has no particles

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import struct
 import tempfile
+import weakref
 from functools import cached_property
 from typing import Any, Callable, NamedTuple, Sequence
 
@@ -181,7 +183,7 @@ class GeneratorFit:
     (2, 1, 32, 32)
     """
 
-    def __init__(self, run: _core.Training, model: Generator, temporary: Any = None) -> None:
+    def __init__(self, run: _core.Training, model: Generator, temporary: _Temporary | None = None) -> None:
         self._run = run
         #: The model that was trained.
         self.model = model
@@ -409,8 +411,8 @@ class GeneratorFit:
         """
         how = how_of(threads, callback, callback_every, report, TrainingStep)
         total = None if steps is None else whole("steps", steps)
-        temporary = None if self._temporary is None else _temporary()
-        place = None if temporary is None else _inside(temporary)
+        temporary = None if self._temporary is None else _Temporary()
+        place = None if temporary is None else temporary.run
         run = attended(lambda how: self._run.resume(total, place, how), how, self.model, progress, self.k)
         return GeneratorFit(run, self.model, temporary)
 
@@ -442,8 +444,8 @@ def train(model: Generator, chosen: dict[str, Any], how: Any, progress: bool, ou
     """Trains a generator, in a temporary directory if none is named."""
     chosen = {key.rstrip("_"): value for key, value in chosen.items()}
     text = json.dumps(table_of(chosen, ("step_size", "theta_rate", "lambda", "sigma")))
-    temporary = _temporary() if out is None else None
-    place = os.fspath(out) if temporary is None else _inside(temporary)
+    temporary = _Temporary() if out is None else None
+    place = os.fspath(out) if temporary is None else temporary.run
     run = attended(lambda how: _core.train(model._images, text, place, how), how, model, progress)
     return GeneratorFit(run, model, temporary)
 
@@ -454,12 +456,12 @@ def load_training(dir: str) -> GeneratorFit:
     return GeneratorFit(run, Generator._of(run.images))
 
 
-def _temporary() -> "tempfile.TemporaryDirectory[str]":
-    return tempfile.TemporaryDirectory(prefix="motes-")
+class _Temporary:
+    """A directory that goes away with this object."""
 
-
-def _inside(temporary: "tempfile.TemporaryDirectory[str]") -> str:
-    return os.path.join(temporary.name, "run")
+    def __init__(self) -> None:
+        self.run = tempfile.mkdtemp(prefix="motes-")
+        weakref.finalize(self, shutil.rmtree, self.run, ignore_errors=True)
 
 
 def _at_least(name: str, value: Any, least: int) -> int:
