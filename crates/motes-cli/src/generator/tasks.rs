@@ -250,18 +250,27 @@ pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
 /// Makes images up.
 pub fn synthesize(args: SynthesizeArgs) -> Result<Ended, String> {
     let count = checked_count(args.count, usize::MAX)?;
+    check_components(args.from, args.components)?;
     Task::on(&args.run, &args.output, |mut task| {
         if args.from == Source::Mixture && !args.output.quiet {
-            say!(
-                "fitting a mixture of Gaussians to {} particles",
-                task.run.particles.len() / task.run.decoder.d_x()
-            );
+            let components = args.components.unwrap_or_else(|| task.run.few_components());
+            let particles = task.run.particles.len() / task.run.decoder.d_x();
+            say!("fitting a mixture of {components} Gaussians to {particles} particles");
         }
         let mixture = mixture(&task.run, args.from, args.components, args.seed)?;
         let images = decode(&mut *task.run.decoder, &mixture.draw(count, args.seed));
         let name = args.from.to_possible_value().map_or(String::new(), |v| v.get_name().to_string());
         task.write(&format!("synthesize-{name}"), &images, COLUMNS, &images)
     })
+}
+
+fn check_components(source: Source, components: Option<usize>) -> Result<(), String> {
+    match components {
+        Some(_) if source != Source::Mixture => {
+            Err("--components belongs to --from mixture; leave it out".into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What latents are drawn from.
@@ -271,17 +280,15 @@ pub fn mixture(
     components: Option<usize>,
     seed: u64,
 ) -> Result<Mixture, String> {
-    if components.is_some() && source != Source::Mixture {
-        return Err("--components belongs to --from mixture; leave it out".into());
-    }
+    check_components(source, components)?;
     let (d_x, particles) = (run.decoder.d_x(), &run.particles);
     match source {
         Source::Prior => Ok(Mixture::prior(d_x)),
         Source::Gaussian => Mixture::gaussian(particles, d_x),
         Source::Labels => Mixture::by_label(particles, d_x, &run.labels()?),
         Source::Mixture => {
-            let few = (particles.len() / d_x / (2 * d_x)).clamp(1, 100);
-            Mixture::fitted(particles, d_x, components.unwrap_or(few), seed)
+            let components = components.unwrap_or_else(|| run.few_components());
+            Mixture::fitted(particles, d_x, components, seed)
         }
     }
 }
