@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Builds the Python package into a virtual environment under target/ and tests it there.
 #   test.sh        with NumPy and pytest alone
-#   test.sh full   with JAX, PyTorch, ArviZ, scikit-learn, matplotlib and mypy too, and every example
+#   test.sh full   with JAX, PyTorch, ArviZ, scikit-learn, matplotlib, Jupyter and mypy too, every example, and the wheel
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 kind=${1:-quick}
 packages=(maturin numpy pytest)
 if [ "$kind" = full ]; then
-    packages+=(arviz jax matplotlib mypy scikit-learn torch)
+    packages+=(arviz ipykernel jax matplotlib mypy nbclient scikit-learn torch)
 fi
 command -v python3 >/dev/null || { echo "the tests of the Python package need Python 3.9 or later; install it" >&2; exit 2; }
 
@@ -16,7 +16,12 @@ venv=$PWD/target/python-$kind
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 # Installing what is there already takes seconds on a slow network; a list of it takes none.
 if [ "$(cat "$venv/installed" 2>/dev/null)" != "${packages[*]}" ]; then
-    "$venv/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}"
+    pip() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
+    # PyTorch for processors alone where that can be had (200 MB); with the others comes the usual one (several GB).
+    if [ "$kind" = full ]; then
+        pip --retries 1 --index-url https://download.pytorch.org/whl/cpu torch || true
+    fi
+    pip "${packages[@]}"
     echo "${packages[*]}" >"$venv/installed"
 fi
 
@@ -24,3 +29,14 @@ fi
 cargo build --quiet --workspace --bins
 VIRTUAL_ENV=$venv "$venv/bin/maturin" develop --quiet
 MOTES_BIN=$PWD/target/debug/motes "$venv/bin/python" -m pytest --quiet
+
+# The wheel of `maturin build`, and `pip install .`, each in an environment of its own; quickly, not optimised.
+if [ "$kind" = full ]; then
+    rm -rf target/wheel && "$venv/bin/maturin" build --quiet --out target/wheel
+    for package in target/wheel/motes-*.whl .; do
+        python3 -m venv --clear target/python-fresh
+        MATURIN_PEP517_ARGS="--profile dev" target/python-fresh/bin/pip install --quiet --disable-pip-version-check "$package"
+        target/python-fresh/bin/python examples/python/toy.py >/dev/null
+        echo "installed $package in a fresh environment, and fitted"
+    done
+fi

@@ -254,13 +254,8 @@ impl Config {
         let text = String::from_utf8(bytes)
             .map_err(|_| format!("{} is not a text file; give the config.toml of a run", path.display()))?;
         let mut config = Config::parse(&text).map_err(|problem| format!("{}: {problem}", path.display()))?;
-        // Data that are kept in the run directory move with it.
-        if let (Some(data), Some(dir)) = (&mut config.data, path.parent())
-            && let Some(beside) = data.file_name().map(|name| dir.join(name))
-            && !data.exists()
-            && beside.exists()
-        {
-            *data = std::path::absolute(&beside).unwrap_or(beside);
+        if let (Some(data), Some(dir)) = (&mut config.data, path.parent()) {
+            find_beside(data, dir);
         }
         Ok(config)
     }
@@ -284,7 +279,7 @@ impl Config {
         }
         refuse_unknown(&table)?;
         toml::from_str(text).map_err(|e| {
-            let setting = wrong_setting(&table);
+            let setting = wrong_setting::<Config>(&table);
             format!("{setting}: {}; correct that setting", one_line(e.message()))
         })
     }
@@ -293,7 +288,7 @@ impl Config {
     pub fn from_table(table: serde_json::Map<String, serde_json::Value>) -> Result<Config, String> {
         refuse_unknown(&table)?;
         serde_json::from_value(table.clone().into()).map_err(|e| {
-            let setting = wrong_setting(&table);
+            let setting = wrong_setting::<Config>(&table);
             format!("{setting}: {}; correct that setting", one_line(&e.to_string()))
         })
     }
@@ -487,10 +482,22 @@ fn refuse_unknown(table: &serde_json::Map<String, serde_json::Value>) -> Result<
     }
 }
 
-/// The first setting that cannot be read by itself.
-fn wrong_setting(table: &serde_json::Map<String, serde_json::Value>) -> &str {
+/// Data that are kept in the run directory move with it.
+pub fn find_beside(data: &mut PathBuf, dir: &Path) {
+    if let Some(beside) = data.file_name().map(|name| dir.join(name))
+        && !data.exists()
+        && beside.exists()
+    {
+        *data = std::path::absolute(&beside).unwrap_or(beside);
+    }
+}
+
+/// The first setting of a config that cannot be read by itself.
+pub fn wrong_setting<C: serde::de::DeserializeOwned>(
+    table: &serde_json::Map<String, serde_json::Value>,
+) -> &str {
     let wrong = |(key, value): &(&String, &serde_json::Value)| {
-        serde_json::from_value::<Config>(serde_json::json!({ key.as_str(): value })).is_err()
+        serde_json::from_value::<C>(serde_json::json!({ key.as_str(): value })).is_err()
     };
     table.iter().find(wrong).map_or("a setting", |(key, _)| key)
 }

@@ -20,7 +20,8 @@ pub mod config;
 #[doc(hidden)]
 pub mod fit;
 mod frechet;
-mod generator;
+#[doc(hidden)]
+pub mod generator;
 #[doc(hidden)]
 pub mod models;
 mod paper;

@@ -1,7 +1,7 @@
 //! The generator's training against the loss that the paper's authors published with their notebook.
 
 use motes_models::data::ImageSet;
-use motes_models::generator::{Network, Settings, Trainer};
+use motes_models::generator::{Network, Settings, Targets, Trainer};
 
 /// PGD on the first 10,000 digits with the defaults, which are the notebook's: the mean loss of epochs 0 to 2.
 const PUBLISHED: [f64; 3] = [1_797_246.0, 1_305_444.0, 1_071_283.0];

@@ -200,10 +200,33 @@ fn a_hole_is_filled_by_the_latents_that_made_the_image() {
     let worst = found.images.iter().zip(&images).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(worst < 0.05, "{worst}");
     // Each image is searched for on its own.
-    let search = Search::default();
-    let alone = inpaint(&mut decoder, &spoilt[..d_y], &seen, &search, &mut |_| Flow::Continue).unwrap();
-    assert_eq!(alone.x, found.x[..d_x]);
-    assert_eq!(inpaint(&mut decoder, &spoilt, &seen, &search, &mut |_| Flow::Stop), None);
+    let alone = inpaint(&mut decoder, &spoilt[..d_y], &seen, &Search::default(), &mut |_| Flow::Continue);
+    assert_eq!(alone.unwrap().x, found.x[..d_x]);
+    // A search that is stopped has found nothing.
+    let mut steps = 0;
+    let mut stop = |_| {
+        steps += 1;
+        if steps == 3 { Flow::Stop } else { Flow::Continue }
+    };
+    assert_eq!(inpaint(&mut decoder, &spoilt, &seen, &Search::default(), &mut stop), None);
+    assert_eq!(steps, 3);
+}
+
+#[test]
+fn images_come_back_from_an_idx_file() {
+    for channels in [1, 3] {
+        let set = ImageSet::mnist(channels, Some(7)).unwrap();
+        assert_eq!(ImageSet::from_idx(&set.to_idx(), "a file", channels, None).unwrap(), set);
+    }
+    // Coloured planes stay apart, and grey images of four dimensions become coloured ones.
+    let mut idx = vec![0, 0, 8, 4, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 2];
+    idx.extend([0, 0, 0, 0, 255, 255, 255, 255, 51, 51, 51, 51]);
+    let values = ImageSet::from_idx(&idx, "a file", 3, None).unwrap().values(0..1);
+    assert_eq!([values[0], values[1024], values[3071]], [-1.0, 1.0, -0.6]);
+    let refusal = ImageSet::from_idx(&idx, "a file", 1, None).unwrap_err().to_string();
+    assert!(refusal.contains("3 channels") && refusal.contains("--channels 3"), "{refusal}");
+    let grey = ImageSet::mnist(1, Some(2)).unwrap();
+    assert_eq!(ImageSet::from_idx(&grey.to_idx(), "", 3, None), Ok(ImageSet::mnist(3, Some(2)).unwrap()));
 }
 
 #[test]

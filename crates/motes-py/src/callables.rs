@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use motes::model::{LogDensity, MStep, Prior, ThetaHessian};
 use motes::{At, Model, ModelError, Real};
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
+use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -40,6 +41,8 @@ pub struct Callables {
     x_names: Vec<String>,
     theta_terms: Option<Vec<f64>>,
     curvature: Option<f64>,
+    /// M, if gradients and Hessian also get the mini-batch.
+    data_terms: Option<usize>,
     statistics_len: usize,
     gradients: Py<PyAny>,
     log_density: Option<Py<PyAny>>,
@@ -64,6 +67,7 @@ impl Callables {
             x_names: get("x_names")?.extract()?,
             theta_terms: get("theta_terms")?.extract()?,
             curvature: get("curvature")?.extract()?,
+            data_terms: get("data_terms")?.extract()?,
             statistics_len: get("_statistics_len")?.extract()?,
             gradients: get("gradients")?.unbind(),
             log_density: callable("log_density")?,
@@ -97,6 +101,18 @@ impl<'py> Crossing<'_, 'py> {
     fn rows<F: PyReal>(&self, values: &[F]) -> PyResult<Bound<'py, PyAny>> {
         let d = self.callables.d_x;
         Ok(PyArray1::from_slice(self.py, values).reshape([values.len() / d, d])?.into_any())
+    }
+
+    /// theta and x, and the mini-batch for a model that knows of such.
+    fn arguments<F: PyReal>(&self, at: At<'_, F>) -> PyResult<Bound<'py, PyTuple>> {
+        let (theta, x) = (self.vector(at.theta), self.rows(at.x)?);
+        match self.callables.data_terms {
+            None => PyTuple::new(self.py, [theta, x]),
+            Some(_) => {
+                let batch = at.batch.map(|b| PyArray1::from_iter(self.py, b.iter().map(|m| i64::from(*m))));
+                PyTuple::new(self.py, [theta, x, batch.into_pyobject(self.py)?.into_any()])
+            }
+        }
     }
 
     /// What a callable returned, as a contiguous array of the right shape.
@@ -212,7 +228,7 @@ impl<F: PyReal> Model<F> for Written {
         let n = self.particles(at.x.len());
         self.cross(|py| {
             let c = py.callables;
-            let pair = c.gradients.bind(py.py).call1((py.vector(at.theta), py.rows(at.x)?))?;
+            let pair = c.gradients.bind(py.py).call1(py.arguments(at)?)?;
             let pair = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().map_err(|_| {
                 let kind = pair.get_type().name().map_or("something else".into(), |t| t.to_string());
                 PyValueError::new_err(format!(
@@ -235,6 +251,10 @@ impl<F: PyReal> Model<F> for Written {
 
     fn theta_terms(&self) -> Option<&[f64]> {
         self.callables.theta_terms.as_deref()
+    }
+
+    fn data_terms(&self) -> Option<usize> {
+        self.callables.data_terms
     }
 
     fn log_density(&self) -> Option<&dyn LogDensity<F>> {
@@ -268,7 +288,7 @@ impl<F: PyReal> ThetaHessian<F> for Written {
     fn theta_hessian(&self, at: At<'_, F>, out: &mut [f64], _scratch: &mut [F]) -> Result<(), ModelError> {
         let (n, d) = (self.particles(at.x.len()), self.callables.d_theta);
         self.cross(|py| {
-            let value = call(&py.callables.hessian, py.py, (py.vector(at.theta), py.rows(at.x)?))?;
+            let value = call(&py.callables.hessian, py.py, py.arguments(at)?)?;
             py.sum("hessian", &value, &[n, d, d], out)
         })
     }
@@ -311,8 +331,8 @@ impl<F: PyReal> Prior<F> for Written {
 fn call<'py>(
     f: &Option<Py<PyAny>>,
     py: Python<'py>,
-    arguments: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
+    arguments: impl PyCallArgs<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let f = f.as_ref().ok_or_else(|| PyValueError::new_err("the model does not give this callable"))?;
-    f.bind(py).call1(arguments.into_pyobject(py)?)
+    f.bind(py).call1(arguments)
 }

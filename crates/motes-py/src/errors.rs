@@ -20,7 +20,8 @@ pub fn exception(error: Error) -> PyErr {
     }
 }
 
-fn diverged(sentence: String, step: u64, norm: f64, h: f64, suggestion: f64) -> PyErr {
+/// A `DivergedError`.
+pub fn diverged(sentence: String, step: u64, norm: f64, h: f64, suggestion: f64) -> PyErr {
     Python::attach(|py| {
         let class = py.import("motes._errors").and_then(|m| m.getattr("DivergedError"));
         match class.and_then(|class| class.call1((sentence, step, norm, h, suggestion))) {
@@ -45,6 +46,8 @@ pub fn in_python(sentence: &str) -> String {
             out.push_str("--");
         } else if name == "no-standardize" {
             out.push_str("standardize=False");
+        } else if name == "from" {
+            out.push_str("source"); // `from` is a word of Python's own
         } else {
             out.push_str(&name.replace('-', "_"));
         }
@@ -68,6 +71,8 @@ pub fn in_python(sentence: &str) -> String {
 
 /// Values that are words.
 const QUOTED: &[(&str, &str)] = &[
+    ("batchnorm", "one-pass"),
+    ("from", "mixture"),
     ("preconditioner", "rmsprop"),
     ("preconditioner", "diagonal"),
     ("init-particles", "prior"),

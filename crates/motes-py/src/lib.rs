@@ -5,6 +5,7 @@
 mod callables;
 mod errors;
 mod execute;
+mod generator;
 mod problem;
 mod run;
 mod watch;
@@ -15,6 +16,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use super::errors::in_python;
+    #[pymodule_export]
+    use super::generator::{Images, Training, load_training, train};
     #[pymodule_export]
     use super::problem::{Problem, check};
     #[pymodule_export]

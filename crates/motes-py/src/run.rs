@@ -64,11 +64,11 @@ pub struct Run {
 /// How a run is carried out; results do not depend on it.
 #[derive(FromPyObject)]
 pub struct How {
-    threads: Option<usize>,
-    report: bool,
-    tick: Option<Py<PyAny>>,
-    callback: Option<Py<PyAny>>,
-    callback_every: u64,
+    pub threads: Option<usize>,
+    pub report: bool,
+    pub tick: Option<Py<PyAny>>,
+    pub callback: Option<Py<PyAny>>,
+    pub callback_every: u64,
 }
 
 /// Fits a model; the settings are JSON, named as in config.toml.
@@ -332,7 +332,7 @@ fn built<F: PyReal>(py: Python<'_>, kind: &Kind, trouble: &Trouble) -> PyResult<
 }
 
 /// What a callable raised comes before what the library made of it.
-fn raised<T>(trouble: &Trouble, result: PyResult<T>) -> PyResult<T> {
+pub fn raised<T>(trouble: &Trouble, result: PyResult<T>) -> PyResult<T> {
     match trouble.lock().unwrap_or_else(|p| p.into_inner()).take() {
         Some(raised) => Err(raised),
         None => result,

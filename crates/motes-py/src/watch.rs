@@ -22,6 +22,16 @@ pub struct Signals {
     pub stop: AtomicBool,
 }
 
+impl Signals {
+    /// What the working thread is to do.
+    pub fn flow(&self) -> Flow {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Flow::Stop,
+            false => Flow::Continue,
+        }
+    }
+}
+
 /// Watches every step.
 pub struct Watch<'a> {
     pub signals: &'a Signals,
@@ -40,24 +50,35 @@ impl<F: PyReal> Observer<F> for Watch<'_> {
         if let Some((callback, every)) = &self.callback
             && info.k.is_multiple_of(*every)
         {
-            let answer = Python::attach(|py| {
-                let theta = PyArray1::from_slice(py, info.theta);
-                let answer = callback.bind(py).call1((info.k, theta, info.h, info.acceptance))?;
-                // Only False itself stops: callbacks that return nothing, or something else, go on.
-                PyResult::Ok(answer.extract::<bool>().is_ok_and(|go_on| !go_on))
+            let asked = asked(callback, &self.trouble, |callback| {
+                let theta = PyArray1::from_slice(callback.py(), info.theta);
+                callback.call1((info.k, theta, info.h, info.acceptance)).map(Bound::unbind)
             });
-            match answer {
-                Ok(false) => {}
-                Ok(true) => return Flow::Stop,
-                Err(raised) => {
-                    self.trouble.lock().unwrap_or_else(|p| p.into_inner()).get_or_insert(raised);
-                    return Flow::Stop;
-                }
+            if asked == Flow::Stop {
+                return Flow::Stop;
             }
         }
-        match self.signals.stop.load(Ordering::Relaxed) {
-            true => Flow::Stop,
-            false => Flow::Continue,
+        self.signals.flow()
+    }
+}
+
+/// Calls a callback and returns what it says; what it raises is kept aside and stops the run.
+pub fn asked(
+    callback: &Py<PyAny>,
+    trouble: &Trouble,
+    call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<Py<PyAny>>,
+) -> Flow {
+    // Only False itself stops: callbacks that return nothing, or something else, go on.
+    let stops = Python::attach(|py| {
+        let answer = call(callback.bind(py))?;
+        PyResult::Ok(answer.extract::<bool>(py).is_ok_and(|go_on| !go_on))
+    });
+    match stops {
+        Ok(false) => Flow::Continue,
+        Ok(true) => Flow::Stop,
+        Err(raised) => {
+            trouble.lock().unwrap_or_else(|p| p.into_inner()).get_or_insert(raised);
+            Flow::Stop
         }
     }
 }

@@ -1,10 +1,13 @@
-"""The examples in the docstrings run."""
+"""The examples in the docstrings run, and the oldest Python that is promised can read the package."""
 
+import ast
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
 import motes
 
@@ -23,3 +26,16 @@ def test_examples(name):
         if all(importlib.util.find_spec(m) for m in needed):
             runner.run(test)
     assert runner.failures == 0
+
+
+def test_python_3_9_can_read_the_package():
+    assert 'requires-python = ">=3.9"' in (ROOT / "pyproject.toml").read_text()
+    assert "abi3-py39" in (ROOT / "Cargo.toml").read_text()
+    files = sorted(Path(motes.__path__[0]).glob("*.py*"))
+    assert len(files) > 10
+    for file in files:
+        tree = ast.parse(file.read_text(encoding="utf-8"), str(file), feature_version=(3, 9))
+        # `X | None` is read by 3.9 as long as it is never evaluated.
+        later = any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body)
+        unions = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.BitOr)]
+        assert later or not unions, f"{file.name} needs `from __future__ import annotations`"

@@ -1,5 +1,6 @@
-"""With the packages that are optional: JAX, PyTorch, ArviZ, scikit-learn, matplotlib."""
+"""With the packages that are optional: JAX, PyTorch, ArviZ, scikit-learn, matplotlib, Jupyter."""
 
+import ast
 import subprocess
 import sys
 
@@ -46,6 +47,34 @@ def test_derived_models_equal_the_built_in_one(make, settings, rows):
     built_in = motes.fit(motes.LogisticRegression(X, y), **settings)
     np.testing.assert_allclose(derived.trace["theta"], built_in.trace["theta"], rtol=0, atol=1e-11)
     np.testing.assert_allclose(derived.particles, built_in.particles, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("library", ["jax", "torch"])
+def test_derived_models_take_mini_batches(library, rows):
+    X, y = rows
+    pytest.importorskip(library)
+    if library == "jax":
+        import jax.numpy as lib
+
+        array, make = lib.asarray, motes.Model.from_jax
+    else:
+        import torch as lib
+
+        array, make = (lambda a: lib.as_tensor(a, dtype=lib.float64)), motes.Model.from_torch
+
+    def log_density(theta, x, batch=None):
+        Xb, yb = (array(X), array(y)) if batch is None else (array(X)[batch], array(y)[batch])
+        t = Xb @ x
+        data = (yb * t - lib.logaddexp(array(0.0), t)).sum()
+        return len(X) / len(Xb) * data - ((x - theta) ** 2).sum() / 10
+
+    model = make(log_density, 1, 3, data_terms=len(X))
+    assert motes.check_model(model).ok
+    settings = dict(particles=10, steps=20, step_size=0.01, batch=7, **QUIET)
+    for algorithm in ["pgd", "pqn"]:
+        derived = motes.fit(model, algorithm, **settings)
+        built_in = motes.fit(motes.LogisticRegression(X, y), algorithm, **settings)
+        np.testing.assert_allclose(derived.trace["theta"], built_in.trace["theta"], rtol=0, atol=1e-11)
 
 
 def test_jax_is_left_in_its_own_precision(rows):
@@ -106,6 +135,41 @@ def test_plot(tmp_path):
         figure.savefig(tmp_path / "fit.png")
         assert (tmp_path / "fit.png").stat().st_size > 10_000
         assert len(figure.axes) == 2
+
+
+def test_plot_of_a_generator(tmp_path):
+    pytest.importorskip("matplotlib")
+    images = np.random.default_rng(0).integers(0, 256, (4, 3, 32, 32), dtype=np.uint8)
+    for model in [motes.Generator.mnist(8), motes.Generator(images)]:
+        figure = motes.fit(model, particles=1, steps=3, batch=8, **QUIET).plot()
+        figure.savefig(tmp_path / "fit.png")
+        assert (tmp_path / "fit.png").stat().st_size > 10_000 and len(figure.axes) == 2
+
+
+NOTEBOOK = """
+import time
+import motes
+
+def gradients(theta, x):
+    time.sleep(0.02)
+    return x - theta, theta - x
+
+drawn, write = [], motes._progress.Progress._write
+motes._progress.Progress._write = lambda self, text: (drawn.append(text), write(self, text))
+fit = motes.fit(motes.Model(1, 1, gradients), particles=2, steps=60, step_size=0.01)
+"""
+
+
+def test_a_notebook_shows_one_bar_that_changes():
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    cells = [nbformat.v4.new_code_cell(source) for source in (NOTEBOOK, "drawn")]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    (shown,) = notebook.cells[0].outputs
+    assert shown.output_type == "display_data" and shown.data == {"text/plain": ""}, "taken away at the end"
+    drawn = ast.literal_eval(notebook.cells[1].outputs[0].data["text/plain"])
+    assert len(drawn) > 3 and all("/60 steps" in text and "\n" not in text for text in drawn[:-1]), drawn
 
 
 def test_scikit_learn_accepts_the_estimator():

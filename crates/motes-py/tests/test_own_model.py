@@ -44,6 +44,36 @@ def test_traces_equal_those_of_the_built_in_model(settings, rows):
     assert np.ptp(own.trace["theta"]) > 0
 
 
+def test_mini_batches_equal_those_of_the_built_in_model(rows):
+    X, y = rows
+    seen = []
+
+    def gradients(theta, x, batch):
+        seen.append(batch)
+        chosen = slice(None) if batch is None else batch
+        Xb, yb = X[chosen], y[chosen]
+        p = 1 / (1 + np.exp(-x @ Xb.T))
+        grad_x = len(X) / len(Xb) * (yb - p) @ Xb - (x - theta) / 5.0
+        return (x - theta).sum(axis=1, keepdims=True) / 5.0, grad_x
+
+    model = motes.Model(1, 3, gradients, numpy_logistic(X, y).log_density, data_terms=len(X))
+    assert motes.check_model(model).ok
+    settings = dict(particles=10, steps=30, step_size=0.01, **QUIET)
+    for batch in [7, None]:
+        seen.clear()
+        own = motes.fit(model, batch=batch, **settings)
+        sizes = {None if b is None else len(b) for b in seen}
+        built_in = motes.fit(motes.LogisticRegression(X, y), batch=batch, **settings)
+        np.testing.assert_allclose(own.trace["theta"], built_in.trace["theta"], rtol=0, atol=1e-12)
+        assert batch in sizes and (batch is not None or sizes == {None})
+    with pytest.raises(ValueError, match="^batch=100 is more than the 60 data terms"):
+        motes.fit(model, batch=100, **settings)
+    with pytest.raises(ValueError, match="^data_terms is 0"):
+        motes.Model(1, 3, gradients, data_terms=0)
+    with pytest.raises(ValueError, match="mini-batches"):
+        motes.fit(numpy_logistic(X, y), batch=7, **settings)
+
+
 def test_single_precision_reaches_the_callable(rows):
     X, y = rows
     seen = set()

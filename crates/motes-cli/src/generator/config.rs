@@ -6,7 +6,8 @@ use clap::Args;
 use motes_models::generator::{Algorithm, BatchNorm, Settings};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{config, one_line, refuse_other_names};
+use crate::config::{config, find_beside, one_line, refuse_other_names, wrong_setting};
+use crate::fit::fewer_steps;
 
 /// The model's name in a config.
 pub const MODEL: &str = "generator";
@@ -82,14 +83,36 @@ impl GeneratorConfig {
         let shown = path.display();
         let text = std::fs::read_to_string(path)
             .map_err(|e| format!("cannot read the config {shown}: {e}; check the path"))?;
-        let config: GeneratorConfig = toml::from_str(&text)
+        let mut config: GeneratorConfig = toml::from_str(&text)
             .map_err(|e| format!("{shown}: {}; correct that setting", one_line(e.message())))?;
         if config.version != Some(VERSION) || config.model.as_deref() != Some(MODEL) {
             return Err(format!(
                 "{shown} is not the config of a generator in format version {VERSION}; give the config.toml of a run"
             ));
         }
+        if let Some(dir) = path.parent() {
+            [&mut config.data, &mut config.labels].into_iter().flatten().for_each(|f| find_beside(f, dir));
+        }
         Ok(config)
+    }
+
+    /// The choices in a table of settings, named as in a config file.
+    pub fn from_table(table: serde_json::Map<String, serde_json::Value>) -> Result<Self, String> {
+        serde_json::from_value(table.clone().into()).map_err(|e| {
+            let setting = wrong_setting::<Self>(&table);
+            format!("{setting}: {}; correct that setting", one_line(&e.to_string()))
+        })
+    }
+
+    /// Asks for a new total of steps.
+    pub fn go_on_to(&mut self, steps: u64) -> Result<(), String> {
+        let images = self.images.unwrap_or(0);
+        let before = self.total_steps(&self.settings(images)?, images);
+        if steps < before {
+            return Err(fewer_steps(steps, before));
+        }
+        (self.epochs, self.steps) = (None, Some(steps));
+        Ok(())
     }
 
     /// Sets aside what this config says where the flags say the same in other words, or choose other data or another

@@ -1,10 +1,10 @@
 //! The generator network on the command line: `fit generator`, its `resume` and `report`, and what a trained one can do.
 
 mod config;
-mod open;
+pub mod open;
 mod progress;
 mod report;
-mod run;
+pub mod run;
 mod tasks;
 
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use clap::{Args, Subcommand};
 use crate::args::How;
 pub use config::GeneratorConfig;
 pub use open::{Trained, memory_estimate, told};
-pub use report::report;
+pub use report::{Summary, report};
 pub use run::{fit, resume, train};
 pub use tasks::{
-    Filled, HOLE, InpaintArgs, InterpolateArgs, ReconstructArgs, SynthesizeArgs, hole, inpaint, interpolate,
-    reconstruct, synthesize,
+    Filled, HOLE, InpaintArgs, InterpolateArgs, ReconstructArgs, Source, SynthesizeArgs, hole, inpaint,
+    interpolate, mixture, reconstruct, synthesize,
 };
 
 /// Models whose flags differ from all others'.

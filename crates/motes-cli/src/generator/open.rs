@@ -197,6 +197,12 @@ impl Trained {
         Ok(Trained { config, channels, decoder, particles, images })
     }
 
+    /// The components of a mixture that the particles are enough for.
+    pub fn few_components(&self) -> usize {
+        let d_x = self.decoder.d_x();
+        (self.particles.len() / d_x / (2 * d_x)).clamp(1, 100)
+    }
+
     /// The images that it was trained on, as they are now.
     pub fn training_images(&self) -> Result<ImageSet, String> {
         let set = images(&self.config, self.channels, true)?;

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use motes::checkpoint::{self, Generations};
@@ -10,26 +11,35 @@ use motes::files::{Durable, write_atomically};
 use motes::memory;
 use motes::npz::NpzWriter;
 use motes::record::{RunDirectory, claim, open_locked};
-use motes::{Ended, Error, Ticker};
+use motes::{Ended, Error, Flow, Ticker};
 use motes_models::data::ImageSet;
-use motes_models::generator::{Algorithm, Damage, Inference, Seen, Settings, Targets, Trainer, save_weights};
+use motes_models::generator::{
+    About, Algorithm, Damage, Decoder, Inference, Seen, Settings, Targets, Trainer, save_weights,
+};
 
 use super::FitGeneratorArgs;
 use super::config::GeneratorConfig;
-use super::open::{self, Pictures};
+use super::open::{self, Pictures, Trained};
 use super::progress::{Progress, loss_and_speed};
 use super::report;
 use crate::args::{How, ResumeArgs};
-use crate::fit::{fewer_steps, make_absolute};
+use crate::fit::make_absolute;
 use crate::progress::{Interrupt, thousands};
 
 /// How often a checkpoint is due when no number of steps is given.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(30);
 const TRACE_HEADER: &str = "k,loss,error,x_rms\n";
 
+/// What can go wrong: a sentence, a [`motes::Error`] or a `TrainingError`, which the Python package tells apart.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
 /// Where a run begins.
-enum From {
-    Scratch { out: Option<PathBuf> },
+pub enum From {
+    /// In a new directory, with files of these names and bytes beside its config.
+    Scratch {
+        out: Option<PathBuf>,
+        files: Vec<(&'static str, Vec<u8>)>,
+    },
     Directory(PathBuf),
 }
 
@@ -39,19 +49,14 @@ pub fn fit(args: FitGeneratorArgs) -> Result<Ended, String> {
     file.make_way_for(&args.config);
     let mut config = args.config.or(file);
     make_absolute([&mut config.data, &mut config.labels].into_iter().flatten())?;
-    start(config, args.how, From::Scratch { out: args.out })
+    start(config, args.how, From::Scratch { out: args.out, files: Vec::new() })
 }
 
 /// Goes on with a training.
 pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
     let mut config = GeneratorConfig::read(&args.dir.join("config.toml"))?;
     if let Some(steps) = args.steps {
-        let images = config.images.unwrap_or(0);
-        let before = config.total_steps(&config.settings(images)?, images);
-        if steps < before {
-            return Err(fewer_steps(steps, before));
-        }
-        (config.epochs, config.steps) = (None, Some(steps));
+        config.go_on_to(steps)?;
     }
     start(config, args.how, From::Directory(args.dir))
 }
@@ -59,11 +64,22 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
 fn start(config: GeneratorConfig, how: How, from: From) -> Result<Ended, String> {
     let pool = crate::fit::pool(how.threads)?;
     let interrupt = Interrupt::install()?;
-    pool.install(|| Plan::new(config, how)?.carry_out(from, interrupt, &|_| ()))
+    let plan = pool.install(|| Plan::new(config, how, None))?;
+    let mut progress = Progress::new(plan.steps, "steps", plan.how.quiet);
+    let per_step = plan.settings.batch.min(plan.images.count()) as f64;
+    let mut watch = |seen: &Seen| {
+        progress.show(seen.k, |rate| loss_and_speed(seen.loss, rate * per_step));
+        if interrupt.is_set() || seen.k == plan.steps {
+            progress.finish();
+        }
+        interrupt.flow()
+    };
+    let outcome = pool.install(|| plan.carry_out(from, &mut watch));
+    progress.finish();
+    outcome.map(|done| done.ended).map_err(|e| e.to_string())
 }
 
-/// Trains quietly into a directory, or goes on with what is there, on the current thread pool; `told` hears where
-/// it begins and of each step.
+/// Trains quietly into a directory, or goes on with what is there, on the current thread pool; `told` hears of each step.
 pub fn train(
     config: GeneratorConfig,
     dir: &Path,
@@ -76,31 +92,53 @@ pub fn train(
     let from = if dir.join("config.toml").exists() {
         From::Directory(dir.to_path_buf())
     } else {
-        From::Scratch { out: Some(dir.to_path_buf()) }
+        From::Scratch { out: Some(dir.to_path_buf()), files: Vec::new() }
     };
     let how = How { threads: None, quiet: true, no_report: false };
-    Plan::new(config, how)?.carry_out(from, interrupt.clone(), told)
+    let mut watch = |seen: &Seen| {
+        told(seen.k);
+        interrupt.flow()
+    };
+    let done = Plan::new(config, how, None)?.carry_out(from, &mut watch);
+    done.map(|done| done.ended).map_err(|e| e.to_string())
 }
 
 /// A training that is fully described and can begin.
-struct Plan {
-    config: GeneratorConfig,
-    text: String,
-    settings: Settings,
-    steps: u64,
-    images: ImageSet,
+pub struct Plan {
+    pub config: GeneratorConfig,
+    /// The config as it is written.
+    pub text: String,
+    pub settings: Settings,
+    pub steps: u64,
+    pub images: Arc<ImageSet>,
     how: How,
     estimate: String,
 }
 
+/// What a training has come to.
+pub struct Done {
+    pub ended: Ended,
+    /// The network, and the particles; without these if the training ended early and keeps none.
+    pub trained: Trained,
+    pub k: u64,
+    pub seconds: f64,
+    pub path: PathBuf,
+}
+
 impl Plan {
-    /// Reads the images and refuses what cannot be trained.
-    fn new(mut config: GeneratorConfig, how: How) -> Result<Self, String> {
-        let channels = open::channels(&config)?;
+    /// Settles everything that can be settled before the first step. Images that were read before are given.
+    pub fn new(mut config: GeneratorConfig, how: How, images: Option<Arc<ImageSet>>) -> Result<Self, String> {
+        let channels = match &images {
+            Some(images) => images.channels(),
+            None => open::channels(&config)?,
+        };
         if let Some(images) = config.images {
             config.settings(images)?; // what is wrong with flags is said before images are read
         }
-        let images = open::images(&config, channels, how.quiet)?;
+        let images = match images {
+            Some(images) => images,
+            None => Arc::new(open::images(&config, channels, how.quiet)?),
+        };
         let sha256 = images.sha256();
         if config.data_sha256.as_ref().is_some_and(|sha| *sha != sha256) {
             return Err("the images have changed since this config was written (their SHA-256 differs); restore them or start a new run without --config".into());
@@ -123,49 +161,94 @@ impl Plan {
         Ok(Plan { config, text, settings, steps, images, how, estimate: estimate.sentence })
     }
 
-    fn carry_out(&self, from: From, interrupt: Interrupt, told: &dyn Fn(u64)) -> Result<Ended, String> {
+    /// Calls `work` with the training before its first step, and returns the network too.
+    fn with_trainer<T>(
+        &self,
+        work: impl FnOnce(&mut Trainer<'_>) -> Result<T, Failure>,
+    ) -> Result<(T, Box<dyn Decoder>), Failure> {
         let (settings, channels) = (&self.settings, self.images.channels());
         let mut decoder = open::network(channels, settings.seed);
         let mut encoder =
             (settings.algorithm == Algorithm::Vae).then(|| open::encoder(channels, settings.seed));
         let encoder = encoder.as_deref_mut().map(|e| e as &mut dyn Inference);
-        let trainer = Trainer::new(settings.clone(), &self.images, &mut *decoder, encoder);
-        let mut trainer = trainer.map_err(|e| e.to_string())?;
-        let mut directory = match from {
-            From::Scratch { out } => {
-                let out = match out {
-                    Some(out) => out,
-                    None => crate::fit::next_default(&format!("generator-{}", settings.algorithm))
-                        .map_err(|e| e.to_string())?,
-                };
-                let directory = Directory::create(&out, self).map_err(|e| e.to_string())?;
-                self.tell();
-                directory
-            }
-            From::Directory(dir) => {
-                let directory = Directory::resume(&dir, self, &mut trainer)?;
-                RunDirectory::write_config(&dir, &self.text).map_err(|e| e.to_string())?;
-                self.tell();
-                if !self.how.quiet {
-                    say!("going on from step {}", trainer.state().k);
+        let mut trainer = Trainer::new(settings.clone(), &*self.images, &mut *decoder, encoder)?;
+        let done = work(&mut trainer)?;
+        Ok((done, decoder))
+    }
+
+    fn trained(&self, decoder: Box<dyn Decoder>, particles: Vec<f32>) -> Trained {
+        let (channels, images) = (self.images.channels(), self.images.count());
+        Trained { config: self.config.clone(), channels, decoder, particles, images }
+    }
+
+    /// Trains, and writes what is to be written. `watch` sees each step and may stop there.
+    pub fn carry_out(&self, from: From, watch: &mut dyn FnMut(&Seen) -> Flow) -> Result<Done, Failure> {
+        let ((ended, particles, k, seconds, path), decoder) = self.with_trainer(|trainer| {
+            let mut directory = match from {
+                From::Scratch { out, files } => {
+                    let out = match out {
+                        Some(out) => out,
+                        None => crate::fit::next_default(&format!("generator-{}", self.settings.algorithm))?,
+                    };
+                    let directory = Directory::create(&out, self, &files)?;
+                    self.tell();
+                    directory
                 }
-                directory
-            }
+                From::Directory(dir) => {
+                    let directory = Directory::resume(&dir, self, trainer)?;
+                    RunDirectory::write_config(&dir, &self.text)?;
+                    self.tell();
+                    if !self.how.quiet {
+                        say!("going on from step {}", trainer.state().k);
+                    }
+                    directory
+                }
+            };
+            let ended = self.train(trainer, &mut directory, watch)?;
+            let k = trainer.state().k;
+            let particles = match ended {
+                Ended::Complete => self.finish(trainer, &mut directory)?,
+                Ended::Early => {
+                    if !self.how.quiet {
+                        let dir = directory.path.display();
+                        say!("stopped after step {k} of {}; go on with: motes resume {dir}", self.steps);
+                    }
+                    trainer.state().cloud.clone()
+                }
+            };
+            Ok((ended, particles, k, directory.seconds, directory.path))
+        })?;
+        Ok(Done { ended, trained: self.trained(decoder, particles), k, seconds, path })
+    }
+
+    /// Reads the last checkpoint of a run directory, and changes nothing there.
+    pub fn read(&self, dir: &Path) -> Result<Done, Failure> {
+        let ((about, cloud), decoder) = self.with_trainer(|trainer| {
+            let about = last_checkpoint(dir, self, trainer)?.ok_or_else(|| {
+                format!("{} has no checkpoint yet; train the generator again", dir.display())
+            })?;
+            Ok((about, trainer.state().cloud.clone()))
+        })?;
+        // Particles that no cloud holds are drawn at the end.
+        let (ended, trained) = match about.k >= self.steps && dir.join("summary.json").exists() {
+            true => (Ended::Complete, Trained::open(dir)?),
+            false => (Ended::Early, self.trained(decoder, cloud)),
         };
-        let ended = self.train(&mut trainer, &mut directory, interrupt, told)?;
-        if ended == Ended::Early {
-            if !self.how.quiet {
-                let dir = directory.path.display();
-                say!(
-                    "stopped after step {} of {}; go on with: motes resume {dir}",
-                    trainer.state().k,
-                    self.steps
-                );
-            }
-            return Ok(ended);
+        Ok(Done { ended, trained, k: about.k, seconds: about.seconds, path: dir.to_path_buf() })
+    }
+
+    /// Copies a run to a new directory, as far as its last checkpoint.
+    pub fn copy(&self, dir: &Path, to: &Path, files: &[(&'static str, Vec<u8>)]) -> Result<(), Error> {
+        Directory::create(to, self, files)?;
+        let checkpoints = checkpoint::directory(to);
+        std::fs::create_dir_all(&checkpoints).map_err(Error::io("make", &checkpoints))?;
+        let copied =
+            |from: &Path, to: &Path| std::fs::copy(from, to).map(drop).map_err(Error::io("write", to));
+        let generations = Generations::with_extension(checkpoint::directory(dir), "safetensors");
+        for file in generations.list()? {
+            copied(&file, &checkpoints.join(file.file_name().unwrap_or_default()))?;
         }
-        self.finish(&mut trainer, &mut directory)?;
-        Ok(ended)
+        copied(&dir.join("trace.csv"), &to.join("trace.csv"))
     }
 
     /// What people should know before the first step.
@@ -188,41 +271,29 @@ impl Plan {
         &self,
         trainer: &mut Trainer<'_>,
         directory: &mut Directory,
-        interrupt: Interrupt,
-        told: &dyn Fn(u64),
-    ) -> Result<Ended, String> {
+        watch: &mut dyn FnMut(&Seen) -> Flow,
+    ) -> Result<Ended, Failure> {
         let began = Instant::now();
-        let mut progress = Progress::new(self.steps, "steps", self.how.quiet);
-        told(trainer.state().k);
-        let per_step = self.settings.batch.min(self.images.count()) as f64;
         let pictures_every =
             self.config.pictures_every.unwrap_or(self.settings.steps_per_epoch(self.images.count()));
-        let outcome = loop {
-            if trainer.state().k >= self.steps {
-                break Ok(Ended::Complete);
+        let mut ended = Ended::Complete;
+        while trainer.state().k < self.steps {
+            let seen = trainer.step()?;
+            directory.record(&seen)?;
+            let stop = watch(&seen) == Flow::Stop && seen.k < self.steps;
+            if stop || directory.checkpoint_is_due(seen.k, self.config.checkpoint_every) {
+                directory.checkpoint(trainer, began.elapsed())?;
             }
-            let seen = match trainer.step() {
-                Ok(seen) => seen,
-                Err(e) => break Err(e.to_string()),
-            };
-            directory.record(&seen).map_err(|e| e.to_string())?;
-            progress.show(seen.k, |rate| loss_and_speed(seen.loss, rate * per_step));
-            told(seen.k);
-            let spent = began.elapsed();
-            if interrupt.is_set() && seen.k < self.steps {
-                directory.checkpoint(trainer, spent).map_err(|e| e.to_string())?;
-                break Ok(Ended::Early);
-            }
-            if directory.checkpoint_is_due(seen.k, self.config.checkpoint_every) {
-                directory.checkpoint(trainer, spent).map_err(|e| e.to_string())?;
+            if stop {
+                ended = Ended::Early;
+                break;
             }
             if pictures_every > 0 && seen.k % pictures_every == 0 && seen.k < self.steps {
-                self.pictures(trainer, directory).map_err(|e| e.to_string())?;
+                self.pictures(trainer, directory)?;
             }
-        };
-        progress.finish();
+        }
         directory.seconds += began.elapsed().as_secs_f64();
-        outcome
+        Ok(ended)
     }
 
     fn pictures(&self, trainer: &mut Trainer<'_>, directory: &Directory) -> Result<(), Error> {
@@ -236,33 +307,32 @@ impl Plan {
     }
 
     /// Writes the final checkpoint, the weights, the particles, the pictures and, last, the summary and the report.
-    fn finish(&self, trainer: &mut Trainer<'_>, directory: &mut Directory) -> Result<(), String> {
-        let error = |e: Error| e.to_string();
-        directory.checkpoint(trainer, Duration::ZERO).map_err(error)?;
+    /// Returns the particles.
+    fn finish(&self, trainer: &mut Trainer<'_>, directory: &mut Directory) -> Result<Vec<f32>, Failure> {
+        directory.checkpoint(trainer, Duration::ZERO)?;
         let path = directory.path.clone();
         write_atomically(&path.join("weights.safetensors"), Durable::No, |out| {
             save_weights(trainer.decoder(), out)
-        })
-        .map_err(error)?;
-        let particles = trainer.posterior().map_err(|e| e.to_string())?;
+        })?;
+        let particles = trainer.posterior()?;
         let (m, d_x) = (self.images.count(), trainer.decoder().d_x());
         write_atomically(&path.join("posterior.npz"), Durable::No, |out| {
             let mut npz = NpzWriter::new(out);
             npz.array("particles", &[particles.len() / (m * d_x), m, d_x], &particles)?;
             npz.finish()
-        })
-        .map_err(error)?;
+        })?;
         let shown = m.min(open::SHOWN);
         let y = self.images.values(0..shown);
-        Pictures { dir: &path, channels: self.images.channels(), seed: self.settings.seed }
-            .write(trainer.decoder(), &y, &particles[..shown * d_x])
-            .map_err(error)?;
+        Pictures { dir: &path, channels: self.images.channels(), seed: self.settings.seed }.write(
+            trainer.decoder(),
+            &y,
+            &particles[..shown * d_x],
+        )?;
         let summary = report::Summary::of(&path, &self.config, self.steps, directory.seconds)?;
         write_atomically(&path.join("summary.json"), Durable::No, |out| {
             serde_json::to_writer_pretty(&mut *out, &summary)?;
             out.write_all(b"\n")
-        })
-        .map_err(error)?;
+        })?;
         if !self.how.no_report
             && let Err(problem) = report::write(&path, &path.join("report.html"))
         {
@@ -272,7 +342,7 @@ impl Plan {
             // The files are written: whoever has closed the pipe has seen enough.
             let _ = std::io::stdout().write_all(summary.text(&path).as_bytes());
         }
-        Ok(())
+        Ok(particles)
     }
 }
 
@@ -289,9 +359,12 @@ struct Directory {
 }
 
 impl Directory {
-    fn create(path: &Path, plan: &Plan) -> Result<Self, Error> {
+    fn create(path: &Path, plan: &Plan, files: &[(&'static str, Vec<u8>)]) -> Result<Self, Error> {
         let mut trace = claim(path)?;
         RunDirectory::write_config(path, &plan.text)?;
+        for (name, bytes) in files {
+            write_atomically(&path.join(name), Durable::Yes, |out| out.write_all(bytes))?;
+        }
         let file = path.join("trace.csv");
         trace.write_all(TRACE_HEADER.as_bytes()).map_err(Error::io("write", &file))?;
         Ok(Self::open(path, trace, TRACE_HEADER.len() as u64, 0.0, plan))
@@ -310,44 +383,11 @@ impl Directory {
     }
 
     /// Brings the training to its last good checkpoint and the trace back to that step.
-    fn resume(path: &Path, plan: &Plan, trainer: &mut Trainer<'_>) -> Result<Self, String> {
+    fn resume(path: &Path, plan: &Plan, trainer: &mut Trainer<'_>) -> Result<Self, Failure> {
         let file = path.join("trace.csv");
-        let changed = |what: &str| {
-            format!(
-                "{} {what}; put back the config.toml it was written with, or start a new run with fit generator --config",
-                path.display()
-            )
-        };
         // Before anything is read or cut: another process may be at work.
-        let mut trace = open_locked(path).map_err(|e| e.to_string())?;
-        let generations = Generations::with_extension(checkpoint::directory(path), "safetensors");
-        let mut about = None;
-        for generation in generations.list().map_err(|e| e.to_string())? {
-            let bytes =
-                std::fs::read(&generation).map_err(|e| Error::io("read", &generation)(e).to_string())?;
-            match trainer.load(&bytes) {
-                Ok(found) => {
-                    about = Some(found);
-                    break;
-                }
-                Err(Damage::Other(what)) => return Err(changed(&format!("has a checkpoint that {what}"))),
-                Err(Damage::Broken(what)) => {
-                    say!("warning: {} {what}: an older generation is used", generation.display());
-                }
-            }
-        }
-        if let Some(about) = &about {
-            if about.settings != settings_digest(&plan.settings) || about.k > plan.steps {
-                return Err(changed("was trained with other settings"));
-            }
-            if about.instruction_set != motes::instruction_set() {
-                say!(
-                    "warning: the checkpoint was written on {} and goes on here on {}: results will agree up to rounding, not bit for bit",
-                    about.instruction_set,
-                    motes::instruction_set()
-                );
-            }
-        }
+        let mut trace = open_locked(path)?;
+        let about = last_checkpoint(path, plan, trainer)?;
         let (k, trace_bytes, seconds) =
             about.map_or((0, TRACE_HEADER.len() as u64, 0.0), |a| (a.k, a.trace_bytes, a.seconds));
         let cut = (|| {
@@ -362,15 +402,17 @@ impl Directory {
             }
             Ok(length)
         })();
-        let length = cut.map_err(|e| Error::io("write", &file)(e).to_string())?;
+        let length = cut.map_err(Error::io("write", &file))?;
         if length < trace_bytes {
             return Err(format!(
                 "{} has lost rows ({length} of {trace_bytes} bytes are left); start again with fit generator --config",
                 file.display()
-            ));
+            )
+            .into());
         }
-        generations.forget_after(k).map_err(|e| e.to_string())?;
-        Ok(Self::open(path, trace, trace_bytes, seconds, plan))
+        let directory = Self::open(path, trace, trace_bytes, seconds, plan);
+        directory.generations.forget_after(k)?;
+        Ok(directory)
     }
 
     fn record(&mut self, seen: &Seen) -> Result<(), Error> {
@@ -395,6 +437,44 @@ impl Directory {
         self.ticker = Ticker::new(CHECKPOINT_INTERVAL.max(10 * began.elapsed()));
         Ok(())
     }
+}
+
+/// Brings the training to the last good checkpoint of a run directory, if there is one.
+fn last_checkpoint(path: &Path, plan: &Plan, trainer: &mut Trainer<'_>) -> Result<Option<About>, Failure> {
+    let changed = |what: &str| {
+        format!(
+            "{} {what}; put back the config.toml it was written with, or start a new run with fit generator --config",
+            path.display()
+        )
+    };
+    let generations = Generations::with_extension(checkpoint::directory(path), "safetensors");
+    let mut about = None;
+    for generation in generations.list()? {
+        let bytes = std::fs::read(&generation).map_err(Error::io("read", &generation))?;
+        match trainer.load(&bytes) {
+            Ok(found) => {
+                about = Some(found);
+                break;
+            }
+            Err(Damage::Other(what)) => return Err(changed(&format!("has a checkpoint that {what}")).into()),
+            Err(Damage::Broken(what)) => {
+                say!("warning: {} {what}: an older generation is used", generation.display());
+            }
+        }
+    }
+    if let Some(about) = &about {
+        if about.settings != settings_digest(&plan.settings) || about.k > plan.steps {
+            return Err(changed("was trained with other settings").into());
+        }
+        if about.instruction_set != motes::instruction_set() {
+            say!(
+                "warning: the checkpoint was written on {} and goes on here on {}: results will agree up to rounding, not bit for bit",
+                about.instruction_set,
+                motes::instruction_set()
+            );
+        }
+    }
+    Ok(about)
 }
 
 /// The digest of all that a training depends on but its length, which resuming may raise.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use motes::files::{Durable, write_atomically};
+use motes::settings::unknown;
 use motes::{Ended, Flow, npz};
 use motes_models::data::{ImageSet, SIDE, write_grid};
 use motes_models::generator::{Decoder, Mixture, Search, Targets, inpaint as search_latents};
@@ -63,6 +64,14 @@ pub enum Source {
     Mixture,
     /// One Gaussian for each label
     Labels,
+}
+
+impl std::str::FromStr for Source {
+    type Err = String;
+    fn from_str(word: &str) -> Result<Self, String> {
+        let names = ["prior", "gaussian", "mixture", "labels"];
+        <Source as ValueEnum>::from_str(word, false).map_err(|_| unknown("source of latents", word, &names))
+    }
 }
 
 #[derive(Args)]
@@ -249,11 +258,14 @@ pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
         let mut progress = Progress::new(count as u64, "images", args.output.quiet);
         let search = Search { seed: args.seed, steps: args.steps, ..Search::default() };
         let filled = Filled::of(&mut *task.run.decoder, &original, &hole, &search, &mut |done| {
-            progress.show(done as u64, |_| "inpainted".into());
+            if done > 0 {
+                progress.show(done as u64, |_| "inpainted".into());
+            }
             Flow::Continue
         });
         progress.finish();
-        let Some(Filled { masked, images, mse, mse_hole }) = filled else { return Ok(String::new()) };
+        let filled = filled.ok_or("the search was stopped; start it again")?;
+        let Filled { masked, images, mse, mse_hole } = filled;
         let grid = interleave(&[&original, &masked, &images], d_y, COLUMNS);
         let files = task.write("inpaint", &grid, COLUMNS.min(count), &images)?;
         task.write_json(
@@ -267,30 +279,47 @@ pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
 /// Makes images up.
 pub fn synthesize(args: SynthesizeArgs) -> Result<Ended, String> {
     let count = checked_count(args.count, usize::MAX)?;
-    if args.components.is_some() && args.from != Source::Mixture {
-        return Err("--components belongs to --from mixture; leave it out".into());
-    }
+    check_components(args.from, args.components)?;
     Task::on(&args.run, &args.output, |mut task| {
-        let (d_x, particles) = (task.run.decoder.d_x(), &task.run.particles);
-        let (name, mixture) = match args.from {
-            Source::Prior => ("prior", Mixture::prior(d_x)),
-            Source::Gaussian => ("gaussian", Mixture::gaussian(particles, d_x)?),
-            Source::Labels => ("labels", Mixture::by_label(particles, d_x, &task.run.labels()?)?),
-            Source::Mixture => {
-                let few = (particles.len() / d_x / (2 * d_x)).clamp(1, 100);
-                let components = args.components.unwrap_or(few);
-                if !args.output.quiet {
-                    say!(
-                        "fitting a mixture of {components} Gaussians to {} particles",
-                        particles.len() / d_x
-                    );
-                }
-                ("mixture", Mixture::fitted(particles, d_x, components, args.seed)?)
-            }
-        };
+        if args.from == Source::Mixture && !args.output.quiet {
+            let components = args.components.unwrap_or_else(|| task.run.few_components());
+            let particles = task.run.particles.len() / task.run.decoder.d_x();
+            say!("fitting a mixture of {components} Gaussians to {particles} particles");
+        }
+        let mixture = mixture(&task.run, args.from, args.components, args.seed)?;
         let images = decode(&mut *task.run.decoder, &mixture.draw(count, args.seed));
+        let name = args.from.to_possible_value().map_or(String::new(), |v| v.get_name().to_string());
         task.write(&format!("synthesize-{name}"), &images, COLUMNS, &images)
     })
+}
+
+fn check_components(source: Source, components: Option<usize>) -> Result<(), String> {
+    match components {
+        Some(_) if source != Source::Mixture => {
+            Err("--components belongs to --from mixture; leave it out".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What latents are drawn from.
+pub fn mixture(
+    run: &Trained,
+    source: Source,
+    components: Option<usize>,
+    seed: u64,
+) -> Result<Mixture, String> {
+    check_components(source, components)?;
+    let (d_x, particles) = (run.decoder.d_x(), &run.particles);
+    match source {
+        Source::Prior => Ok(Mixture::prior(d_x)),
+        Source::Gaussian => Mixture::gaussian(particles, d_x),
+        Source::Labels => Mixture::by_label(particles, d_x, &run.labels()?),
+        Source::Mixture => {
+            let components = components.unwrap_or_else(|| run.few_components());
+            Mixture::fitted(particles, d_x, components, seed)
+        }
+    }
 }
 
 /// Walks from one training image to another on a straight line of latents.

@@ -48,6 +48,16 @@ pub fn read_images(bytes: &[u8], name: &str) -> Result<Images, DataError> {
     Ok(Images { count, height, width, pixels })
 }
 
+/// Reads the planes of coloured images from an IDX file of four dimensions `[image][channel][row][column]`: as many grey
+/// images as there are planes, and the number of channels.
+pub fn read_planes(bytes: &[u8], name: &str) -> Result<(Images, usize), DataError> {
+    let ([count, channels, height, width], pixels) = read(bytes, name, "coloured images")?;
+    if pixels.is_empty() {
+        return Err(bad(name, "holds no pixels", "give a file with at least one image"));
+    }
+    Ok((Images { count: count * channels, height, width, pixels }, channels))
+}
+
 /// Reads labels from an IDX file of one dimension, gzipped or not; `name` is used in messages.
 pub fn read_labels(bytes: &[u8], name: &str) -> Result<Vec<u8>, DataError> {
     let ([_], labels) = read::<1>(bytes, name, "labels")?;

@@ -11,7 +11,7 @@ use motes::files::{Durable, write_atomically};
 use sha2::{Digest, Sha256};
 
 use super::resize::fit_square;
-use super::{DataError, looks_like_idx, mnist, read_images, sha256};
+use super::{DataError, looks_like_idx, mnist, read_images, read_planes, sha256};
 use crate::generator::Targets;
 
 /// The height and the width of every image.
@@ -75,21 +75,35 @@ impl ImageSet {
         Self::from_idx(&bytes, &path.display().to_string(), channels, limit)
     }
 
-    /// The first images of an IDX file of grey images; `name` is used in messages.
+    /// The first images of an IDX file, of grey images or of coloured ones with as many channels as asked for; `name` is
+    /// used in messages.
     pub fn from_idx(
         bytes: &[u8],
         name: &str,
         channels: usize,
         limit: Option<usize>,
     ) -> Result<Self, DataError> {
-        let images = read_images(bytes, name)?;
-        let count = enough(images.count, limit, name)?;
+        let (images, planes) = match bytes.get(3) {
+            Some(4) if bytes[0] == 0 => read_planes(bytes, name)?,
+            _ => (read_images(bytes, name)?, 1),
+        };
+        if planes != 1 && planes != channels {
+            return Err(DataError(format!(
+                "{name} has images of {planes} channels and {channels} are asked for; use --channels {planes}"
+            )));
+        }
+        let count = enough(images.count / planes, limit, name)?;
         check_shape(images.width, images.height, name)?;
         let area = images.width * images.height;
         let mut pixels = vec![0; count * channels * AREA];
         let result = blocks::for_each(true, (&mut pixels, channels * AREA), |i, out| {
-            let grey = fit_square(&images.pixels[i * area..(i + 1) * area], images.width, SIDE);
-            out.chunks_exact_mut(AREA).for_each(|plane| plane.copy_from_slice(&grey));
+            // A grey image is the same in all channels.
+            let copies = channels / planes;
+            for (c, out) in out.chunks_exact_mut(copies * AREA).enumerate() {
+                let at = (i * planes + c) * area;
+                let plane = fit_square(&images.pixels[at..at + area], images.width, SIDE);
+                out.chunks_exact_mut(AREA).for_each(|out| out.copy_from_slice(&plane));
+            }
             Ok::<(), DataError>(())
         });
         result.map(|()| ImageSet { channels, pixels })
@@ -136,6 +150,16 @@ impl ImageSet {
             Ok(())
         })?;
         Ok(ImageSet { channels, pixels })
+    }
+
+    /// The set as an IDX file, from which it can be read back.
+    pub fn to_idx(&self) -> Vec<u8> {
+        let mut out = vec![0, 0, 8, 4];
+        for dim in [self.count(), self.channels, SIDE, SIDE] {
+            out.extend((dim as u32).to_be_bytes());
+        }
+        out.extend_from_slice(&self.pixels);
+        out
     }
 
     /// 1 for grey images, 3 for coloured ones.

@@ -14,7 +14,7 @@ pub use classification::{
     Classification, Features, classification, classification_like, column, features, multiclass,
 };
 pub use csv::{Table, read_table};
-pub use idx::{ImageTask, Images, TaskOptions, looks_like_idx, mnist, read_images, read_labels};
+pub use idx::{ImageTask, Images, TaskOptions, looks_like_idx, mnist, read_images, read_labels, read_planes};
 pub use images::{Decoded, ImageSet, SIDE, byte_of, value_of, write_grid};
 pub use split::{Split, train_test_split};
 pub use standardize::Moments;

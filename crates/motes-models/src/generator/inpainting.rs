@@ -73,9 +73,9 @@ impl Plateau {
     }
 }
 
-/// Searches for the latents of each image, seeing only the values where `seen` holds. `told` hears after each step how many
-/// images are done, and may stop the search, of which nothing is left then. Images are searched for independently: none
-/// depends on its company.
+/// Searches for the latents of each image, seeing only the values where `seen` holds. `told` hears after each step how
+/// many images are done and may stop the search, which then has found nothing. Images are searched for independently:
+/// none depends on its company.
 pub fn inpaint(
     decoder: &mut dyn Decoder,
     images: &[f32],
@@ -93,6 +93,7 @@ pub fn inpaint(
             found.x.extend(x);
         }
     }
+    told(found.losses.len());
     found.images.resize(found.losses.len() * d_y, 0.0);
     for (x, images) in found.x.chunks(TOGETHER * d_x).zip(found.images.chunks_mut(TOGETHER * d_y)) {
         decoder.decode(x, images);
@@ -132,6 +133,9 @@ fn search_chunk(
     for k in 0..search.steps {
         if running.is_empty() {
             break;
+        }
+        if told(first) == Flow::Stop {
+            return None;
         }
         x.clear();
         running.iter().for_each(|s| x.extend_from_slice(&s.x));

@@ -10,7 +10,7 @@ use motes::noise::{Noise, Purpose};
 pub use self::checkpoint::{About, Damage, load_weights, save_weights};
 pub(crate) use self::optimisers::adam;
 use self::optimisers::{plain, rmsprop};
-pub use self::settings::{Algorithm, BatchNorm, Settings, ThetaRule, TrainingError};
+pub use self::settings::{Algorithm, BatchNorm, Rate, Settings, ThetaRule, TrainingError};
 use super::{Decoder, Encoder, Mode, Tensor, Wanted};
 
 /// Beyond this a single-precision run has diverged.
@@ -264,7 +264,7 @@ impl<'a> Trainer<'a> {
             let rate = self.settings.encoder_rate as f32;
             let weights = encoder.parameters_mut();
             adam(weights, &self.encoder_gradient, &mut self.state.encoder_memory, self.state.k, rate);
-            finite(weights, "|phi|", self.state.k, || self.settings.smaller_theta_rate())?;
+            finite(weights, "|phi|", self.state.k, self.settings.rate_of_theta())?;
         }
         let seen = self.seen(data_loss, divergence)?;
         self.theta_step()?;
@@ -367,7 +367,7 @@ impl<'a> Trainer<'a> {
                     step: self.state.k + 1,
                     what: "|x|",
                     value: norm,
-                    remedy: self.settings.smaller_step_size(),
+                    rate: self.settings.rate_of_particles(),
                 });
             }
         }
@@ -387,7 +387,7 @@ impl<'a> Trainer<'a> {
                 step: self.state.k + 1,
                 what: "the loss",
                 value: loss,
-                remedy: self.settings.smaller_step_size(),
+                rate: self.settings.rate_of_particles(),
             });
         }
         let values = images * self.decoder.d_y() as f64;
@@ -410,7 +410,7 @@ impl<'a> Trainer<'a> {
             ThetaRule::RmsProp => rmsprop(weights, &self.gradient, &mut self.state.theta_memory, rate),
             ThetaRule::Plain => plain(weights, &self.gradient, rate),
         }
-        finite(weights, "|theta|", self.state.k, || self.settings.smaller_theta_rate())
+        finite(weights, "|theta|", self.state.k, self.settings.rate_of_theta())
     }
 }
 
@@ -446,15 +446,10 @@ fn sum_of_squares(values: &[f32]) -> f64 {
 }
 
 /// Refuses weights that have left every reasonable range.
-fn finite(
-    weights: &[f32],
-    what: &'static str,
-    k: u64,
-    remedy: impl Fn() -> String,
-) -> Result<(), TrainingError> {
+fn finite(weights: &[f32], what: &'static str, k: u64, rate: Rate) -> Result<(), TrainingError> {
     if weights.iter().all(|w| w.abs() <= LIMIT) {
         return Ok(());
     }
     let value = sum_of_squares(weights).sqrt();
-    Err(TrainingError::Diverged { step: k + 1, what, value, remedy: remedy() })
+    Err(TrainingError::Diverged { step: k + 1, what, value, rate })
 }

@@ -18,6 +18,7 @@ True
 from ._core import __version__
 from ._errors import DivergedError
 from ._fit import fit, load
+from ._generator import Generator, GeneratorFit, TrainingStep
 from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression
 from ._own import Check, Checks, Model, check_model
 from ._result import Fit, Replicates
@@ -29,11 +30,14 @@ __all__ = [
     "Checks",
     "DivergedError",
     "Fit",
+    "Generator",
+    "GeneratorFit",
     "Hierarchical",
     "LogisticRegression",
     "Model",
     "Replicates",
     "Step",
+    "TrainingStep",
     "__version__",
     "check_model",
     "fit",

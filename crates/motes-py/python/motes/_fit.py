@@ -9,6 +9,8 @@ import re
 from typing import Any, Callable
 
 from . import _core
+from ._generator import SETTINGS as _GENERATOR_SETTINGS
+from ._generator import Generator, TrainingStep, load_training, train
 from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression, _Builtin
 from ._own import Model, _problem
 from ._result import Fit, Replicates
@@ -34,11 +36,15 @@ _SETTINGS = {
 }
 
 
+class _Default(int):
+    """A default that a generator does not share: it has the command line's."""
+
+
 def fit(
     model: Any,
     algorithm: str = "pgd",
-    particles: int | None = 100,
-    steps: int | None = 400,
+    particles: int | None = _Default(100),
+    steps: int | None = _Default(400),
     step_size: float | str = "auto",
     burn_in: int | None = None,
     seed: int = 0,
@@ -59,14 +65,15 @@ def fit(
 
     Parameters
     ----------
-    model : Model, Hierarchical, LogisticRegression or BayesianNeuralNetwork
+    model : Model, Hierarchical, LogisticRegression, BayesianNeuralNetwork or Generator
         The model with its data.
     algorithm : str
-        pgd, pqn, pmgd, soul, em, mean-field, marginal-mh or joint-mh.
+        pgd, pqn, pmgd, soul, em, mean-field, marginal-mh or joint-mh; for a generator pgd, abp, short-run or vae.
     particles, steps : int or None
-        The number of particles and of steps; None for the command line's default for this model.
+        The number of particles and of steps; None for the command line's default for this model. A generator has
+        by default 10 particles for each image and 100 epochs.
     step_size : float or "auto"
-        The step size; "auto" chooses it from the curvature of the posterior.
+        The step size; "auto" chooses it from the curvature of the posterior (for a generator: 1e-4).
     burn_in : int, optional
         Steps left out of the averages; by default half of all.
     seed : int
@@ -74,7 +81,7 @@ def fit(
     threads : int, optional
         Threads to use, by default all. Results do not depend on it.
     callback : callable, optional
-        Called with a :class:`Step` after every ``callback_every`` steps; if it returns False, the run stops there.
+        Called with a :class:`Step` (for a generator, a :class:`TrainingStep`) after every ``callback_every`` steps; if it returns False, the run stops there.
     progress : bool
         Whether to show progress on stderr.
     out : path, optional
@@ -88,10 +95,12 @@ def fit(
     **settings
         step_decay, grow, preconditioner, adjust, adjust_after, joint_update, warm_start, batch, init_theta,
         init_particles, precision, trace_every, metrics_every, keep_clouds, checkpoint_every: as on the command line.
+        For a generator: epochs (instead of steps), batch, chain, theta_rate or lambda_, sigma, batchnorm,
+        checkpoint_every, pictures_every.
 
     Returns
     -------
-    Fit or Replicates
+    Fit, Replicates or GeneratorFit
 
     Raises
     ------
@@ -108,10 +117,12 @@ def fit(
     >>> fit.complete, fit.steps
     (True, 100)
     """
-    problem = _problem(model)
+    generator = isinstance(model, Generator)
+    problem = None if generator else _problem(model)
+    known = _GENERATOR_SETTINGS if generator else _SETTINGS
     for key in settings:
-        if key not in _SETTINGS:
-            close = difflib.get_close_matches(key, _SETTINGS, 1)
+        if key not in known:
+            close = difflib.get_close_matches(key, known, 1)
             raise TypeError(f"fit() has no setting '{key}'" + (f"; did you mean {close[0]}?" if close else ""))
     chosen = {
         "algorithm": algorithm,
@@ -120,6 +131,18 @@ def fit(
         "seed": seed,
         **settings,
     }
+    if generator:
+        for key, value in (("burn_in", burn_in), ("replicates", replicates)):
+            if value is not None:
+                raise ValueError(f"{key} does not belong to a generator; leave it out")
+        chosen["steps"] = None if isinstance(steps, _Default) else steps
+        chosen["particles"] = None if isinstance(particles, _Default) else particles
+        chosen["step_size"] = None if isinstance(step_size, str) and step_size == "auto" else step_size
+        for a, b in (("steps", "epochs"), ("theta_rate", "lambda_")):
+            if chosen.get(a) is not None and chosen.get(b) is not None:
+                raise ValueError(f"{a} and {b} say the same in other words; give one of them")
+        how = how_of(threads, callback, callback_every, report, TrainingStep)
+        return train(model, chosen, how, progress, out)
     if algorithm != "em":  # which is exact and has no particles
         chosen.update(particles=particles, step_size=step_size)
     table = table_of(chosen)
@@ -142,7 +165,7 @@ def fit(
     return Replicates(fits)
 
 
-def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit":
+def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any":
     """Reads a run directory, whether Python or the command line wrote it. Nothing in it is changed.
 
     Parameters
@@ -154,8 +177,8 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit":
 
     Returns
     -------
-    Fit
-        ``Fit.resume`` goes on in the same directory.
+    Fit or GeneratorFit
+        ``resume`` goes on in the same directory.
     """
     where = os.fspath(dir)
     config = os.path.join(where, "config.toml")
@@ -167,6 +190,8 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit":
     if problem is None:
         with open(config, encoding="utf-8") as file:
             name = re.search(r'^model\s*=\s*"(.*)"', file.read(), re.MULTILINE)
+        if name is not None and name[1] == "generator":
+            return load_training(where)
         if name is not None and name[1] not in ("hierarchical", "logistic", "bnn"):
             raise ValueError(f"{where} is a run of the model {name[1]!r}, which is none of Motes'; give it as model=")
     run = _core.load(where, problem)

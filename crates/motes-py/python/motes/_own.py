@@ -42,6 +42,10 @@ class Model:
         What the model is called in messages and files.
     theta_terms : array_like, optional
         The number of terms in each component of the theta-gradient; for ``preconditioner="diagonal"``.
+    data_terms : int, optional
+        The number M of exchangeable data terms, for mini-batches (``fit(..., batch=B)``): ``gradients`` and ``hessian``
+        are then called with a third argument, the numbers of the batch's terms (their sum to be rescaled by M/B), or
+        None for all.
     curvature : float, optional
         The largest eigenvalue of the negative x-Hessian of l at its mode; ``step_size="auto"`` is at most half of 1 over it.
     default_step_size : float
@@ -79,6 +83,7 @@ class Model:
         *,
         name: str = "own",
         theta_terms: Any = None,
+        data_terms: int | None = None,
         curvature: float | None = None,
         default_step_size: float = 0.01,
     ) -> None:
@@ -111,6 +116,7 @@ class Model:
         if theta_terms is not None:
             terms = np.broadcast_to(_arrays.numbers("theta_terms", np.atleast_1d(theta_terms), 1), (self.d_theta,))
             self.theta_terms = terms.tolist()
+        self.data_terms = None if data_terms is None else _count("data_terms", data_terms)
         self.curvature = None if curvature is None else float(curvature)
         self.default_step_size = float(default_step_size)
         if not (0.0 < self.default_step_size < float("inf")):
@@ -128,7 +134,8 @@ class Model:
         Parameters
         ----------
         log_density : callable
-            ``g(theta, x) -> scalar`` for a single particle ``x`` of shape ``(d_x,)``, written with ``jax.numpy``.
+            ``g(theta, x) -> scalar`` for a single particle ``x`` of shape ``(d_x,)``, written with ``jax.numpy``; with
+            ``data_terms``, ``g(theta, x, batch=None)``.
         d_theta, d_x : int
             The number of parameters and of latent coordinates.
         **options
@@ -151,11 +158,11 @@ class Model:
             from jax.experimental import enable_x64 as enable
 
         def compiled(f: Callable[..., Any]) -> Callable[..., Any]:
-            jitted = jax.jit(jax.vmap(f, in_axes=(None, 0)))
+            jitted = jax.jit(lambda theta, x, *batch: jax.vmap(lambda one: f(theta, one, *batch))(x))
 
-            def call(theta: np.ndarray, x: np.ndarray) -> Any:
+            def call(theta: np.ndarray, x: np.ndarray, *batch: Any) -> Any:
                 with enable(True):
-                    return jitted(theta, x)
+                    return jitted(theta, x, *batch)
 
             return call
 
@@ -173,7 +180,8 @@ class Model:
         Parameters
         ----------
         log_density : callable
-            ``g(theta, x) -> scalar`` for a single particle ``x`` of shape ``(d_x,)``, of double-precision tensors.
+            ``g(theta, x) -> scalar`` for a single particle ``x`` of shape ``(d_x,)``, of double-precision tensors; with
+            ``data_terms``, ``g(theta, x, batch=None)``.
         d_theta, d_x : int
             The number of parameters and of latent coordinates.
         **options
@@ -192,10 +200,10 @@ class Model:
         import torch
 
         def vectorised(f: Callable[..., Any]) -> Callable[..., Any]:
-            batched = torch.func.vmap(f, in_dims=(None, 0))
-
-            def call(theta: np.ndarray, x: np.ndarray) -> Any:
-                out = batched(torch.from_numpy(theta), torch.from_numpy(x))
+            def call(theta: np.ndarray, x: np.ndarray, *batch: Any) -> Any:
+                rest = [None if b is None else torch.from_numpy(b) for b in batch]
+                at = torch.from_numpy(theta)
+                out = torch.func.vmap(lambda one: f(at, one, *rest))(torch.from_numpy(x))
                 if isinstance(out, tuple):
                     return tuple(part.detach().cpu().numpy() for part in out)
                 return out.detach().cpu().numpy()

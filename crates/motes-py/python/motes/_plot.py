@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 import numpy as np
 
 if TYPE_CHECKING:
+    from ._generator import GeneratorFit
     from ._result import Fit
 
 
@@ -37,4 +38,21 @@ def plot(fits: Sequence["Fit"], components: int = 4, coordinates: int = 6) -> An
     right.set(xlabel="x", ylabel="density", title="posterior of latent coordinates")
     if latent:
         right.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def plot_generator(fit: "GeneratorFit", count: int) -> Any:
+    """The loss on the left; on the right training images above their reconstructions."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.6))
+    left.plot(fit.trace["k"], fit.loss, lw=1)
+    left.set(xlabel="step", ylabel="loss", title=f"generator by {fit.algorithm}")
+    made = fit.reconstruct(count)
+    rows = [np.concatenate(list(part.transpose(0, 2, 3, 1)), axis=1) for part in (fit.model.images[: len(made)], made)]
+    picture = np.clip((np.concatenate(rows) + 1) / 2, 0, 1)
+    right.imshow(picture if picture.shape[2] == 3 else picture[:, :, 0], cmap="gray", vmin=0, vmax=1)
+    right.set(title="images, and what their particles decode to")
+    right.set_axis_off()
     return figure

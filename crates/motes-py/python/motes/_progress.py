@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 #: Seconds between plain lines.
 _LINE = 10.0
@@ -12,53 +13,67 @@ _LINE = 10.0
 class Progress:
     """Shows on stderr how far a run has come."""
 
-    def __init__(self, first: int, label: str = "") -> None:
-        self._first, self._label = first, label
+    def __init__(self, first: int, label: str = "", unit: str = "steps") -> None:
+        self._first, self._label, self._unit = first, label, unit
         self._began = self._last = time.monotonic()
-        self._bar = _can_overwrite()
+        self._notebook = _in_notebook()
+        self._bar = self._notebook or _in_terminal()
         self._width = 0
+        self._display: Any = None
 
     def __call__(self, k: int, steps: int) -> None:
         now = time.monotonic()
         rate = max(k - self._first, 0) / max(now - self._began, 1e-9)
         if rate == 0.0:
             return
-        left = (steps - k) / rate
+        left, unit = (steps - k) / rate, self._unit
+        speed = f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.2g} {unit}/s"
         if self._bar:
             filled = round(30 * k / steps)
             self._write(
-                f"\r{self._label}[{'#' * filled}{'.' * (30 - filled)}] {k:,}/{steps:,} steps  "
-                f"{rate:,.0f} steps/s  ETA {left:.0f} s"
+                f"{self._label}[{'#' * filled}{'.' * (30 - filled)}] {k:,}/{steps:,} {unit}  "
+                f"{speed}  ETA {left:.0f} s"
             )
         elif now - self._last >= _LINE:
             self._last = now
             print(
-                f"{self._label}step {k} of {steps}, {rate:,.0f} steps/s, {left:.0f} s to go",
+                f"{self._label}{unit} {k} of {steps}, {speed}, {left:.0f} s to go",
                 file=sys.stderr,
                 flush=True,
             )
 
     def _write(self, text: str) -> None:
+        if self._notebook:
+            from IPython.display import display
+
+            # One output that changes: a stream would keep every state of the bar in the notebook's file.
+            content = {"text/plain": text}
+            if self._display is None:
+                self._display = display(content, raw=True, display_id=True)
+            else:
+                self._display.update(content, raw=True)
+            return
         blank = " " * max(self._width - len(text), 0)
         self._width = len(text)
-        print(text + blank, end="", file=sys.stderr, flush=True)
+        print(f"\r{text}{blank}", end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Takes the bar away."""
+        if self._display is not None:
+            self._write("")
         if self._width:
             print("\r" + " " * self._width + "\r", end="", file=sys.stderr, flush=True)
             self._width = 0
 
 
-def _can_overwrite() -> bool:
-    if sys.stderr is None:
-        return False
+def _in_terminal() -> bool:
     try:
-        if sys.stderr.isatty():
-            return True
+        return sys.stderr is not None and sys.stderr.isatty()
     except (AttributeError, ValueError):
         return False
-    # A notebook's stderr is no terminal but understands a carriage return.
+
+
+def _in_notebook() -> bool:
     shell = sys.modules.get("IPython")
     running = shell.get_ipython() if shell is not None and hasattr(shell, "get_ipython") else None
     return running is not None and type(running).__name__ == "ZMQInteractiveShell"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple, Sequence, TypeVar
 
 import numpy as np
 
@@ -65,8 +65,10 @@ _WRITTEN: dict[str, Callable[[Any], str]] = {
 }
 
 
-def table_of(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as config.toml has them."""
+def table_of(
+    chosen: Mapping[str, Any], fractions: Sequence[str] = ("step_size", "init_theta")
+) -> dict[str, Any]:
+    """Settings as config.toml has them; `fractions` names those that need not be whole."""
     table = {}
     for key, value in chosen.items():
         if isinstance(value, np.generic):
@@ -80,7 +82,7 @@ def table_of(chosen: Mapping[str, Any]) -> dict[str, Any]:
                 raise ValueError(f"{key} is {value!r} ({error}); give it as on the command line") from error
         elif isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{key} is {value}; give a finite number")
-        elif isinstance(value, float) and value.is_integer() and key not in ("step_size", "init_theta"):
+        elif isinstance(value, float) and value.is_integer() and key not in fractions:
             value = int(value)
         elif not isinstance(value, (str, int, float, bool)):
             raise ValueError(f"{key} is {value!r}; give it as on the command line")
@@ -88,20 +90,23 @@ def table_of(chosen: Mapping[str, Any]) -> dict[str, Any]:
     return table
 
 
-def how_of(threads: int | None, callback: Any, callback_every: int, report: bool) -> How:
+def how_of(threads: int | None, callback: Any, callback_every: int, report: bool, step: Any = Step) -> How:
     if threads is not None and not 1 <= whole("threads", threads) <= 1024:
         raise ValueError(f"threads is {threads}; use 1 to 1024, or leave it out")
     if callback is not None and not callable(callback):
         raise ValueError(f"callback is {callback!r}; give a callable")
     if whole("callback_every", callback_every) == 0:
         raise ValueError("callback_every is 0; use 1 or more")
-    wrapped = None if callback is None else lambda *step: callback(Step(*step))
+    wrapped = None if callback is None else lambda *values: callback(step(*values))
     return How(threads, bool(report), None, wrapped, callback_every)
 
 
+_Run = TypeVar("_Run", _core.Run, _core.Training)
+
+
 def attended(
-    start: Callable[[How], _core.Run], how: How, model: Any, progress: bool, first: int = 0, label: str = ""
-) -> _core.Run:
+    start: Callable[[How], _Run], how: How, model: Any, progress: bool, first: int = 0, label: str = ""
+) -> _Run:
     """Starts a run, shows its progress and tells how it ended."""
     how.tick = Progress(first, label) if progress else None
     try:

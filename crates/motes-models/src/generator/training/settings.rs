@@ -174,17 +174,33 @@ impl Settings {
         Ok(())
     }
 
-    /// What to try when the particles run away.
-    pub(super) fn smaller_step_size(&self) -> String {
+    /// What is too large when the particles run away.
+    pub(super) fn rate_of_particles(&self) -> Rate {
         match self.algorithm {
-            Algorithm::Vae => self.smaller_theta_rate(),
-            _ => format!("try --step-size {:e}", self.step_size / 10.0),
+            Algorithm::Vae => self.rate_of_theta(),
+            _ => Rate { flag: "--step-size", value: self.step_size },
         }
     }
 
-    /// What to try when the weights run away.
-    pub(super) fn smaller_theta_rate(&self) -> String {
-        format!("try --theta-rate {:e}", self.theta_rate / 10.0)
+    /// What is too large when the weights run away.
+    pub(super) fn rate_of_theta(&self) -> Rate {
+        Rate { flag: "--theta-rate", value: self.theta_rate }
+    }
+}
+
+/// A step size or a learning rate that was too large.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// The flag that chooses it.
+    pub flag: &'static str,
+    /// What it was.
+    pub value: f64,
+}
+
+impl Rate {
+    /// One that is worth trying.
+    pub fn smaller(&self) -> f64 {
+        self.value / 10.0
     }
 }
 
@@ -196,7 +212,9 @@ pub enum TrainingError {
     Settings(String),
     /// The iterates left every reasonable range.
     #[error(
-        "the training diverged at step {step}: {what} = {value:.3e}; {remedy} (earlier checkpoints are kept)"
+        "the training diverged at step {step}: {what} = {value:.3e}; try {} {:e} (earlier checkpoints are kept)",
+        rate.flag,
+        rate.smaller()
     )]
     Diverged {
         /// The step that could not be completed.
@@ -205,7 +223,7 @@ pub enum TrainingError {
         what: &'static str,
         /// Its value.
         value: f64,
-        /// What to try.
-        remedy: String,
+        /// What to make smaller.
+        rate: Rate,
     },
 }

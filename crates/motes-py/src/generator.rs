@@ -1,0 +1,406 @@
+//! The generator network: its images, trainings, and what a trained one can do, all as the command line does it.
+//!
+//! A training lives in a run directory. Python makes a temporary one where its user names none.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use motes::{Ended, Error, Flow, Pool};
+use motes_cli::args;
+use motes_cli::generator::open::{self, Trained};
+use motes_cli::generator::run::{Done, Failure, From, Plan};
+use motes_cli::generator::{GeneratorConfig, Source, Summary, mixture};
+use motes_models::data::ImageSet;
+use motes_models::generator::{Search, Seen, Targets, TrainingError, inpaint};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::callables::Trouble;
+use crate::errors::{diverged, exception, in_python, value_error};
+use crate::execute::read_file;
+use crate::run::{How, raised};
+use crate::watch::{Signals, asked, attended};
+
+/// The files of images and labels that were given as arrays.
+const IMAGES: &str = "images.idx";
+const LABELS: &str = "labels.idx";
+
+type Files = Vec<(&'static str, Vec<u8>)>;
+type Flat<'py> = Bound<'py, PyArray1<f32>>;
+
+/// Images to train on.
+#[pyclass(frozen, module = "motes._core")]
+pub struct Images {
+    set: Arc<ImageSet>,
+    /// What names them on the command line; nothing if they were given as arrays.
+    config: Option<GeneratorConfig>,
+    labels: Option<Vec<u8>>,
+}
+
+#[pymethods]
+impl Images {
+    /// The images that the settings name (JSON, named as in config.toml).
+    #[staticmethod]
+    fn of_settings(py: Python<'_>, settings: &str) -> PyResult<Self> {
+        let config = settings_from(settings)?;
+        let set = py.detach(|| {
+            let channels = open::channels(&config)?;
+            pool(None)?.install(|| open::images(&config, channels, true))
+        });
+        Ok(Images { set: Arc::new(set.map_err(value_error)?), config: Some(config), labels: None })
+    }
+
+    /// Images as an IDX file holds them, and their labels.
+    #[staticmethod]
+    fn of_idx(py: Python<'_>, idx: &[u8], channels: usize, labels: Option<Vec<u8>>) -> PyResult<Self> {
+        let set = py.detach(|| -> Result<_, String> {
+            let read = || ImageSet::from_idx(idx, "images", channels, None);
+            pool(None)?.install(read).map_err(|e| e.to_string())
+        });
+        Ok(Images { set: Arc::new(set.map_err(value_error)?), config: None, labels })
+    }
+
+    #[getter]
+    fn count(&self) -> usize {
+        self.set.count()
+    }
+
+    #[getter]
+    fn channels(&self) -> usize {
+        self.set.channels()
+    }
+
+    /// All values, in [-1, 1].
+    fn values<'py>(&self, py: Python<'py>) -> Flat<'py> {
+        self.set.values(0..self.set.count()).into_pyarray(py)
+    }
+}
+
+/// A generator, trained or on the way.
+#[pyclass(frozen, module = "motes._core")]
+pub struct Training {
+    plan: Plan,
+    trained: Mutex<Trained>,
+    /// The text of trace.csv.
+    trace: Vec<u8>,
+    path: PathBuf,
+    k: u64,
+    seconds: f64,
+    ended: Ended,
+    interrupted: bool,
+}
+
+/// Trains a generator in a new directory; the settings are JSON, named as in config.toml.
+#[pyfunction]
+pub fn train(py: Python<'_>, images: &Images, settings: &str, out: PathBuf, how: How) -> PyResult<Training> {
+    let mut config = settings_from(settings)?;
+    let files = match &images.config {
+        Some(named) => {
+            config = config.or(named.clone());
+            Files::new()
+        }
+        None => placed(&mut config, &out, &images.set, images.labels.as_deref()).map_err(value_error)?,
+    };
+    let from = From::Scratch { out: Some(out), files };
+    carry_out(py, config, images.set.clone(), from, how)
+}
+
+/// Reads the run directory of a generator.
+#[pyfunction]
+pub fn load_training(py: Python<'_>, dir: PathBuf) -> PyResult<Training> {
+    let read = py.detach(|| -> Result<_, Failure> {
+        let config = GeneratorConfig::read(&dir.join("config.toml"))?;
+        pool(None)?.install(|| {
+            let plan = Plan::new(config, quietly(None, false), None)?;
+            let done = plan.read(&dir)?;
+            Ok((plan, done))
+        })
+    });
+    let (plan, done) = read.map_err(failure)?;
+    Training::of(plan, done, false)
+}
+
+#[pymethods]
+impl Training {
+    #[getter]
+    fn k(&self) -> u64 {
+        self.k
+    }
+
+    #[getter]
+    fn steps(&self) -> u64 {
+        self.plan.steps
+    }
+
+    #[getter]
+    fn complete(&self) -> bool {
+        self.ended == Ended::Complete
+    }
+
+    #[getter]
+    fn interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    #[getter]
+    fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    #[getter]
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The images that it is trained on.
+    #[getter]
+    fn images(&self) -> Images {
+        let GeneratorConfig { data, labels, channels, images, .. } = self.plan.config.clone();
+        let config = GeneratorConfig { data, labels, channels, images, ..GeneratorConfig::default() };
+        Images { set: self.plan.images.clone(), config: Some(config), labels: None }
+    }
+
+    /// The settings as JSON, named as in config.toml.
+    fn settings(&self) -> String {
+        serde_json::to_string(&self.plan.config).expect("a config is plain data")
+    }
+
+    /// The text of trace.csv.
+    fn trace<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.trace)
+    }
+
+    /// The summary as people read it.
+    fn table(&self, place: PathBuf) -> PyResult<String> {
+        let summary = Summary::of(&self.path, &self.plan.config, self.k, self.seconds);
+        Ok(summary.map_err(value_error)?.text(&place))
+    }
+
+    /// `[n][M][d_x]`.
+    fn particles<'py>(&self, py: Python<'py>) -> Flat<'py> {
+        py.detach(|| self.trained().particles.clone()).into_pyarray(py)
+    }
+
+    /// The images that latents decode to.
+    fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArray2<'py, f32>,
+        threads: Option<usize>,
+    ) -> PyResult<Flat<'py>> {
+        let x: Vec<f32> = x.as_array().iter().copied().collect();
+        let images = py.detach(|| -> Result<_, String> {
+            Ok(pool(threads)?.install(|| open::decode(&mut *self.trained().decoder, &x)))
+        });
+        Ok(images.map_err(value_error)?.into_pyarray(py))
+    }
+
+    /// Latents to make images from.
+    fn draw<'py>(
+        &self,
+        py: Python<'py>,
+        source: &str,
+        components: Option<usize>,
+        count: usize,
+        seed: u64,
+    ) -> PyResult<Flat<'py>> {
+        let source: Source = source.parse().map_err(value_error)?;
+        let drawn = py.detach(|| Ok(mixture(&self.trained(), source, components, seed)?.draw(count, seed)));
+        Ok(drawn.map_err(|e: String| value_error(e))?.into_pyarray(py))
+    }
+
+    /// The images decoded from the latents that fit best where `seen` holds.
+    #[allow(clippy::too_many_arguments)]
+    fn inpaint<'py>(
+        &self,
+        py: Python<'py>,
+        images: PyReadonlyArray1<'py, f32>,
+        seen: PyReadonlyArray1<'py, bool>,
+        steps: u64,
+        seed: u64,
+        threads: Option<usize>,
+        tick: Option<Py<PyAny>>,
+    ) -> PyResult<Flat<'py>> {
+        let images = images.as_array().to_vec();
+        let seen = seen.as_array().to_vec();
+        let (signals, trouble) = (Signals::default(), Trouble::default());
+        let search = Search { seed, steps, ..Search::default() };
+        let count = (images.len() / seen.len()) as u64;
+        let (found, interrupted) = attended(py, &signals, (tick.as_ref(), count), &trouble, || {
+            let mut told = |done: usize| {
+                signals.k.store(done as u64, Ordering::Relaxed);
+                signals.flow()
+            };
+            let mut work = || inpaint(&mut *self.trained().decoder, &images, &seen, &search, &mut told);
+            Ok(pool(threads)?.install(&mut work))
+        });
+        match raised(&trouble, found.map_err(|e: String| value_error(e)))? {
+            Some(found) => Ok(found.images.into_pyarray(py)),
+            None if interrupted => Err(PyKeyboardInterrupt::new_err(())),
+            None => Err(value_error("the search was stopped; start it again")),
+        }
+    }
+
+    /// Images that it was not trained on.
+    fn test_images<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Flat<'py>> {
+        let set = py.detach(|| pool(None)?.install(|| self.trained().test_images())).map_err(value_error)?;
+        Ok(set.values(0..count.min(set.count())).into_pyarray(py))
+    }
+
+    /// Writes a run directory.
+    fn save(&self, py: Python<'_>, dir: PathBuf, report: bool) -> PyResult<()> {
+        let saved = py.detach(|| -> Result<(), Failure> {
+            pool(None)?.install(|| {
+                let plan = self.copy(self.plan.config.clone(), &dir, quietly(None, report))?;
+                if self.ended == Ended::Complete {
+                    plan.carry_out(From::Directory(dir), &mut |_| Flow::Continue)?;
+                }
+                Ok(())
+            })
+        });
+        saved.map_err(failure)
+    }
+
+    /// Goes on to a new total of steps, in its directory or in a copy.
+    fn resume(
+        &self,
+        py: Python<'_>,
+        steps: Option<u64>,
+        copy: Option<PathBuf>,
+        how: How,
+    ) -> PyResult<Training> {
+        let mut config = self.plan.config.clone();
+        if let Some(steps) = steps.filter(|s| *s != self.plan.steps) {
+            config.go_on_to(steps).map_err(value_error)?;
+        }
+        let dir = copy.clone().unwrap_or_else(|| self.path.clone());
+        if copy.is_some() {
+            let copied = py.detach(|| self.copy(config, &dir, quietly(None, false))).map_err(failure)?;
+            config = copied.config;
+        }
+        carry_out(py, config, self.plan.images.clone(), From::Directory(dir), how)
+    }
+}
+
+impl Training {
+    fn of(plan: Plan, done: Done, interrupted: bool) -> PyResult<Self> {
+        let Done { ended, trained, k, seconds, path } = done;
+        let trace = read_file(&path.join("trace.csv")).map_err(exception)?;
+        let trained = Mutex::new(trained);
+        Ok(Training { plan, trained, trace, path, k, seconds, ended, interrupted })
+    }
+
+    fn trained(&self) -> MutexGuard<'_, Trained> {
+        // A task that panicked has at worst left scratch space behind.
+        self.trained.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Copies the run as far as its last checkpoint, with images that lie in its directory.
+    fn copy(&self, mut config: GeneratorConfig, to: &Path, how: args::How) -> Result<Plan, Failure> {
+        let own = std::path::absolute(self.path.join(IMAGES))?;
+        let mut files = Files::new();
+        if config.data.as_deref() == Some(&own) {
+            let labels = config.labels.is_some().then(|| self.trained().labels()).transpose()?;
+            files = placed(&mut config, to, &self.plan.images, labels.as_deref())?;
+        }
+        let plan = Plan::new(config, how, Some(self.plan.images.clone()))?;
+        plan.copy(&self.path, to, &files)?;
+        Ok(plan)
+    }
+}
+
+/// Makes the config name images and labels in a run directory, and returns their files.
+fn placed(
+    config: &mut GeneratorConfig,
+    dir: &Path,
+    set: &ImageSet,
+    labels: Option<&[u8]>,
+) -> Result<Files, String> {
+    let at = |name: &str| {
+        std::path::absolute(dir.join(name))
+            .map_err(|e| format!("cannot use {}: {e}; check the path", dir.display()))
+    };
+    config.data = Some(at(IMAGES)?);
+    let mut files = vec![(IMAGES, set.to_idx())];
+    if let Some(labels) = labels {
+        config.labels = Some(at(LABELS)?);
+        let mut idx = vec![0, 0, 8, 1];
+        idx.extend((labels.len() as u32).to_be_bytes());
+        idx.extend_from_slice(labels);
+        files.push((LABELS, idx));
+    }
+    Ok(files)
+}
+
+fn carry_out(
+    py: Python<'_>,
+    config: GeneratorConfig,
+    images: Arc<ImageSet>,
+    from: From,
+    how: How,
+) -> PyResult<Training> {
+    let (signals, trouble) = (Signals::default(), Trouble::default());
+    let plan = py.detach(|| Plan::new(config, quietly(how.threads, how.report), Some(images)));
+    let plan = plan.map_err(value_error)?;
+    let (outcome, interrupted) =
+        attended(py, &signals, (how.tick.as_ref(), plan.steps), &trouble, || -> Result<_, Failure> {
+            let mut watch = |seen: &Seen| {
+                signals.k.store(seen.k, Ordering::Relaxed);
+                let call = |callback: &Bound<'_, PyAny>| {
+                    callback.call1((seen.k, seen.loss, seen.error, seen.x_rms)).map(Bound::unbind)
+                };
+                match &how.callback {
+                    Some(f) if seen.k.is_multiple_of(how.callback_every.max(1)) => {
+                        match asked(f, &trouble, call) {
+                            Flow::Continue => signals.flow(),
+                            Flow::Stop => Flow::Stop,
+                        }
+                    }
+                    _ => signals.flow(),
+                }
+            };
+            Pool::new(how.threads)?.install(|| plan.carry_out(from, &mut watch))
+        });
+    let done = raised(&trouble, outcome.map_err(failure))?;
+    Training::of(plan, done, interrupted)
+}
+
+fn settings_from(json: &str) -> PyResult<GeneratorConfig> {
+    let table = serde_json::from_str(json).map_err(value_error)?;
+    GeneratorConfig::from_table(table).map_err(|sentence| {
+        // It begins with the setting's name.
+        let end = sentence.find(':').unwrap_or(0);
+        value_error(sentence[..end].replace('-', "_") + &sentence[end..])
+    })
+}
+
+fn quietly(threads: Option<usize>, report: bool) -> args::How {
+    args::How { threads, quiet: true, no_report: !report }
+}
+
+fn pool(threads: Option<usize>) -> Result<Pool, String> {
+    Pool::new(threads).map_err(|e| e.to_string())
+}
+
+/// What went wrong as the exception that says most.
+fn failure(error: Failure) -> PyErr {
+    let error = match error.downcast::<Error>() {
+        Ok(error) => return exception(*error),
+        Err(other) => other,
+    };
+    match error.downcast_ref::<TrainingError>() {
+        Some(TrainingError::Diverged { step, value, rate, .. }) => {
+            let sentence = in_python(&error.to_string()).replace(" (earlier checkpoints are kept)", "");
+            diverged(sentence, *step, *value, rate.value, rate.smaller())
+        }
+        _ => value_error(error),
+    }
+}
