@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use motes::record::RunDirectory;
-use motes::settings::{Algorithm, Settings, UNBOUNDED};
+use motes::settings::{Algorithm, Settings};
 use motes::{Ended, Error, Flow, Model, Observer, Real, State, StepInfo};
 
 use crate::args::CompareArgs;
@@ -16,6 +16,9 @@ use crate::fit::{self, Compared, From, Plan};
 use crate::models::{self, Source};
 use crate::progress::{Interrupt, Progress, grouped, thousands};
 use crate::report::{self, read::Run, words};
+
+/// Where time is the limit, no number of steps is.
+const UNBOUNDED: u64 = 1 << 52;
 
 /// Runs several algorithms and compares them.
 pub fn compare(args: CompareArgs) -> Result<Ended, String> {

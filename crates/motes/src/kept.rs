@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::settings::{Settings, UNBOUNDED};
+use crate::settings::Settings;
 use crate::{Particles, Real};
 
 /// At most this many particles are kept ...
@@ -30,7 +30,7 @@ impl<F: Real> KeptClouds<F> {
     /// Nothing kept yet. The room is reserved once, so that nothing is allocated later.
     pub fn new(settings: &Settings, d: usize) -> Self {
         let capacity = Self::capacity(settings, d);
-        let every = if capacity == 0 { 0 } else { Self::first_spacing(settings, capacity) };
+        let every = if capacity == 0 { 0 } else { settings.keep_clouds };
         let clouds = if every == 0 { 0 } else { capacity / settings.particles };
         KeptClouds {
             every,
@@ -41,20 +41,8 @@ impl<F: Real> KeptClouds<F> {
         }
     }
 
-    /// The spacing that the whole run will end with, so that no cloud is copied in vain; it would come to the same by
-    /// doubling on the way, which is left for particles that grow in number and for steps to be added later.
-    fn first_spacing(settings: &Settings, capacity: usize) -> u64 {
-        let kept = |every: u64| (settings.steps / every).saturating_sub(settings.burn_in / every);
-        let most = (capacity / settings.particles) as u64;
-        let mut every = settings.keep_clouds;
-        while every > 0 && settings.steps < UNBOUNDED && kept(every) > most {
-            every *= 2;
-        }
-        every
-    }
-
-    /// How many particles may be kept. The number of steps must not enter: a run that is resumed for more steps
-    /// keeps what the longer run would have kept.
+    /// How many particles may be kept. The number of steps must not enter: a run that is resumed for more steps,
+    /// or for fewer than were planned, keeps what a run of these steps would have kept.
     pub fn capacity(settings: &Settings, d: usize) -> usize {
         let capacity = MAX_PARTICLES.min(MAX_BYTES / (d * size_of::<F>()).max(1));
         if settings.averages_clouds() && capacity >= settings.max_particles() { capacity } else { 0 }
@@ -106,31 +94,5 @@ impl<F: Real> KeptClouds<F> {
             keep
         });
         self.data.truncate(to);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_spacing_is_the_same_for_any_way_to_the_last_step() {
-        let d = MAX_BYTES / (8 * 40); // room for 40 particles
-        for (particles, steps, burn_in, keep_clouds) in
-            [(1, 1000, 500, 1), (3, 777, 1, 1), (40, 200, 150, 1), (7, 4096, 2048, 3), (2, 30, 20, 1)]
-        {
-            let settings = |steps| Settings { particles, steps, burn_in, keep_clouds, ..Settings::default() };
-            let cloud = Particles::filled(particles, 1, 0.5, particles);
-            let ways = [vec![steps], vec![UNBOUNDED], vec![steps / 2 + burn_in / 2 + 1, steps]];
-            let [whole, open, extended] = ways.map(|plans| {
-                let mut kept = KeptClouds::<f64>::new(&settings(plans[0]), d);
-                kept.d = 1; // the same counts without the memory
-                (burn_in + 1..=steps).for_each(|k| kept.offer(k, &cloud));
-                kept
-            });
-            assert_eq!(whole, open);
-            assert_eq!(whole, extended);
-            assert!(whole.rows() <= 40 && whole.rows() > 0, "{particles} {steps}");
-        }
     }
 }

@@ -10,9 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Model, Real, model::require};
 
-/// A number of steps that says that something else will end the run.
-pub const UNBOUNDED: u64 = 1 << 52;
-
 /// Everything that determines a run, apart from the model and the precision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
