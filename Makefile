@@ -15,7 +15,7 @@ docs:
 
 # Unit, integration and doc tests; the integration tests drive the real binary.
 unit:
-	cargo test --workspace --quiet
+	cargo test --workspace --quiet --no-fail-fast
 
 # The Python package, in a virtual environment of its own under target/ (NumPy and pytest).
 python:

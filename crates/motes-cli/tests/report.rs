@@ -283,10 +283,12 @@ fn large_runs_give_small_pages_in_which_spikes_survive() {
     place.motes("report long long").ok();
     assert!(!place.text("report.html").contains("components of theta are on this page"));
     assert!(!place.text("wide/report.html").contains("evenly chosen"));
-    place.quietly("fit hierarchical --dim 1000 --particles 100 --steps 80 --burn-in 10 --out dense");
+    place.quietly(
+        "fit hierarchical --dim 1000 --particles 100 --steps 80 --burn-in 10 --precision f32 --out dense",
+    );
     let html = place.text("dense/report.html");
     assert!(html.contains(
-        "1,750 evenly chosen particles (a report looks at no more than 2,000,000 values) out of the 7,000"
+        "1,750 evenly chosen particles (a report looks at no more than 2,000,000 values) out of the 3,500"
     ));
 }
 
