@@ -93,7 +93,6 @@ pub fn inpaint(
             found.x.extend(x);
         }
     }
-    told(found.losses.len());
     found.images.resize(found.losses.len() * d_y, 0.0);
     for (x, images) in found.x.chunks(TOGETHER * d_x).zip(found.images.chunks_mut(TOGETHER * d_y)) {
         decoder.decode(x, images);
@@ -133,9 +132,6 @@ fn search_chunk(
     for k in 0..search.steps {
         if running.is_empty() {
             break;
-        }
-        if told(first) == Flow::Stop {
-            return None;
         }
         x.clear();
         running.iter().for_each(|s| x.extend_from_slice(&s.x));
