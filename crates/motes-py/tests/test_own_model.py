@@ -270,7 +270,8 @@ def test_missing_pieces_are_named():
 
 
 SCRIPT = """
-import sys, time, warnings
+import signal, sys, time, warnings
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
 import numpy as np
 import motes
 
