@@ -1,7 +1,8 @@
-"""What the tests share: the real binary, and the logistic regression written in NumPy."""
+"""What the tests share: the real binary, a process to interrupt, and the logistic regression written in NumPy."""
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,23 @@ def cli():
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def child():
+    """Starts Python with a script that heeds Ctrl-C, and ends it with the test."""
+    started = []
+
+    def start(script):
+        # Whoever started the tests may ignore the signal.
+        heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(subprocess.Popen([sys.executable, "-c", heeds + script], **pipes))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
 
 
 @pytest.fixture

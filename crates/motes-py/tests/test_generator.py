@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import time
 
@@ -274,8 +272,7 @@ def test_temporary_directories_go_away(tmp_path, monkeypatch):
 
 
 SCRIPT = """
-import signal, time, warnings
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
+import time, warnings
 import numpy as np
 import motes
 
@@ -299,23 +296,18 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
-def test_ctrl_c_stops_soon_and_can_be_resumed():
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(SCRIPT)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(1.0)
-        sent = time.time()
-        process.send_signal(signal.SIGINT)
-        line = process.stdout.readline()
-        assert line.endswith("ready\n"), process.communicate(timeout=60)
-        assert 0 < float(line.split()[0]) - sent < 5.0  # steps of milliseconds, on a machine that may be busy
-        time.sleep(0.2)
-        sent = time.time()
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
+def test_ctrl_c_stops_within_a_second_and_can_be_resumed(child):
+    process = child(textwrap.dedent(SCRIPT))
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(1.0)
+    sent = time.time()
+    process.send_signal(signal.SIGINT)
+    line = process.stdout.readline()
+    assert line.endswith("ready\n"), process.communicate(timeout=60)
+    assert 0 < float(line.split()[0]) - sent < 1.0
+    time.sleep(0.2)
+    sent = time.time()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert 0 < float(out) - sent < 5.0
+    assert 0 < float(out) - sent < 1.0

@@ -3,8 +3,6 @@
 import math
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import time
 import traceback
@@ -270,8 +268,7 @@ def test_missing_pieces_are_named():
 
 
 SCRIPT = """
-import signal, sys, time, warnings
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
+import time, warnings
 import numpy as np
 import motes
 
@@ -299,19 +296,16 @@ print(stopped, flush=True)
 
 @pytest.mark.parametrize("kind", ["built-in", "python", "slow"])
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
-def test_ctrl_c_stops_within_a_second_and_can_be_resumed(kind):
+def test_ctrl_c_stops_within_a_second_and_can_be_resumed(child, kind):
     model = "motes.Model(1, 4, gradients)" if kind != "built-in" else "motes.Hierarchical.generate(dim=20000)"
     work = "time.sleep(0.05)" if kind == "slow" else "pass"
     script = textwrap.dedent(SCRIPT).replace("{work}", work).replace("{model}", model)
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(0.7)
-        sent = time.time()
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
+    process = child(script)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.7)
+    sent = time.time()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert 0 < float(out) - sent < 1.0
 

@@ -7,14 +7,19 @@ from typing import Any, Sequence
 import numpy as np
 
 
-def numbers(name: str, value: Any, ndim: int) -> np.ndarray:
-    """The value as a finite, C-contiguous float64 array; copied where that is needed."""
+def converted(name: str, value: Any, remedy: str) -> np.ndarray:
+    """The value as an array of whatever kind; PyTorch's lose their gradients."""
     if hasattr(value, "detach"):
         value = value.detach()
     try:
-        array = np.asarray(value)
+        return np.asarray(value)
     except Exception as error:
-        raise ValueError(f"{name} is not an array of numbers ({error}); give one of {ndim} dimension(s)") from error
+        raise ValueError(f"{name} is not an array of numbers ({error}); {remedy}") from error
+
+
+def numbers(name: str, value: Any, ndim: int) -> np.ndarray:
+    """The value as a finite, C-contiguous float64 array; copied where that is needed."""
+    array = converted(name, value, f"give one of {ndim} dimension(s)")
     if array.dtype.kind == "O":
         try:
             array = array.astype(np.float64)

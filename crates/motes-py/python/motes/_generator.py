@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import shutil
@@ -14,10 +13,10 @@ from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
-from . import _core
+from . import _arrays, _core
 from ._models import _absolute
 from ._progress import Progress
-from ._run import attended, how_of, table_of, whole
+from ._run import Ran, attended, columns, how_of, table_of, whole
 
 #: Settings of a generator's training, as on the command line.
 SETTINGS = {
@@ -162,7 +161,7 @@ class Generator:
         return f"Generator(images={len(self)}, channels={self.channels})"
 
 
-class GeneratorFit:
+class GeneratorFit(Ran):
     """A trained generator: its particles, its loss, and images that it makes.
 
     Made by :func:`fit` and :func:`load`. Images are arrays of shape (images, channels, 32, 32) with values in [-1, 1], as
@@ -193,11 +192,8 @@ class GeneratorFit:
     @cached_property
     def trace(self) -> dict[str, np.ndarray]:
         """The columns of trace.csv: ``k``, ``loss``, ``error`` (of a pixel, squared) and ``x_rms``."""
-        names, *rows = csv.reader(self._run.trace().decode().splitlines())
-        columns = np.array(rows[: self.k], dtype=np.float64).reshape(-1, len(names)).T.copy()
-        trace = dict(zip(names, columns))
-        trace["k"] = trace["k"].astype(np.int64)
-        return trace
+        # A training that was killed may have written more, and half a line, after its last checkpoint.
+        return columns(b"\n".join(self._run.trace().split(b"\n")[: self.k + 1]))
 
     @property
     def loss(self) -> np.ndarray:
@@ -221,21 +217,6 @@ class GeneratorFit:
     def settings(self) -> dict[str, Any]:
         """Everything that determined the training, named as in config.toml."""
         return json.loads(self._run.settings())
-
-    @property
-    def k(self) -> int:
-        """Steps made so far."""
-        return self._run.k
-
-    @property
-    def steps(self) -> int:
-        """Steps asked for."""
-        return self._run.steps
-
-    @property
-    def complete(self) -> bool:
-        """Whether all steps were made."""
-        return self._run.complete
 
     @property
     def seconds(self) -> float:
@@ -472,12 +453,7 @@ def _at_least(name: str, value: Any, least: int) -> int:
 
 
 def _array(name: str, value: Any) -> np.ndarray:
-    if hasattr(value, "detach"):
-        value = value.detach()
-    try:
-        array = np.asarray(value)
-    except Exception as error:
-        raise ValueError(f"{name} is not an array of numbers ({error}); give one") from error
+    array = _arrays.converted(name, value, "give one")
     if array.dtype.kind not in "fiu":
         raise ValueError(f"{name} has dtype {array.dtype}; give real numbers")
     return array

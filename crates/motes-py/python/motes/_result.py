@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
 import os
-import re
 from functools import cached_property
 from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 
 from . import _arrays, _core
-from ._run import Step, attended, how_of, whole
+from ._run import Ran, Step, attended, columns, how_of, whole
 
 
-class Fit:
+class Fit(Ran):
     """A fitted model: estimates of theta, the cloud of particles, and how good they are.
 
     Made by :func:`fit` and :func:`load`.
@@ -71,14 +69,7 @@ class Fit:
     @cached_property
     def trace(self) -> dict[str, np.ndarray]:
         """The columns of trace.csv: ``k``, a column per parameter, and what else was recorded."""
-        header, _, body = self._run.trace().partition(b"\n")
-        names = next(csv.reader([header.decode()]))
-        body = re.sub(rb"(?<=,)(?=[,\n])", b"nan", body).replace(b"\n", b",").rstrip(b",")
-        values = np.array(body.split(b","), dtype=np.float64) if body else np.empty(0)
-        columns = values.reshape(-1, len(names)).T.copy()
-        trace = dict(zip(names, columns))
-        trace["k"] = trace["k"].astype(np.int64)
-        return trace
+        return columns(self._run.trace())
 
     @property
     def theta_trace(self) -> np.ndarray:
@@ -135,21 +126,6 @@ class Fit:
     def seconds(self) -> float:
         """The time that the loop took."""
         return self._summary["time"]["seconds"]
-
-    @property
-    def complete(self) -> bool:
-        """Whether all steps were made."""
-        return self._run.complete
-
-    @property
-    def k(self) -> int:
-        """Steps made so far."""
-        return self._run.k
-
-    @property
-    def steps(self) -> int:
-        """Steps asked for."""
-        return self._run.steps
 
     @property
     def burn_in(self) -> int:

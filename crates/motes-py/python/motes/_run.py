@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import math
+import re
 import warnings
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, NamedTuple, Sequence, TypeVar
@@ -126,3 +128,35 @@ def attended(
         text = f"interrupted after step {run.k} of {run.steps}; go on with Fit.resume()"
         warnings.warn(text, RuntimeWarning, stacklevel=4)
     return run
+
+
+class Ran:
+    """What every fit can say of its run."""
+
+    _run: Any
+
+    @property
+    def complete(self) -> bool:
+        """Whether all steps were made."""
+        return self._run.complete
+
+    @property
+    def k(self) -> int:
+        """Steps made so far."""
+        return self._run.k
+
+    @property
+    def steps(self) -> int:
+        """Steps asked for."""
+        return self._run.steps
+
+
+def columns(trace: bytes) -> dict[str, np.ndarray]:
+    """The columns of the text of a trace.csv by name; what was left out is NaN."""
+    header, _, body = trace.partition(b"\n")
+    names = next(csv.reader([header.decode()]))
+    body = re.sub(rb"(?<=,)(?=[,\n])", b"nan", body).replace(b"\n", b",").rstrip(b",")
+    values = np.array(body.split(b","), dtype=np.float64) if body else np.empty(0)
+    table = dict(zip(names, values.reshape(-1, len(names)).T.copy()))
+    table["k"] = table["k"].astype(np.int64)
+    return table
