@@ -9,24 +9,11 @@ use motes::noise::{Noise, Purpose};
 use motes_models::data::{ImageSet, mnist, read_labels};
 use motes_models::features::{Gaussian, Lenet, LenetTraining, frechet};
 use motes_models::generator::layers::Convolution;
-use plain_networks::PlainConvNet;
+use plain_networks::{PlainConvNet, error, wide};
 
 fn test_digits() -> (Vec<f32>, Vec<u8>) {
     let labels = read_labels(mnist::TEST_LABELS, "labels").unwrap();
     (ImageSet::mnist_test(1).unwrap().values(0..labels.len()), labels)
-}
-
-fn wide(x: &[f32]) -> Vec<f64> {
-    x.iter().map(|&x| f64::from(x)).collect()
-}
-
-/// The error's root mean square relative to that of the truth.
-fn error(value: &[f32], truth: &[f64]) -> f64 {
-    assert_eq!(value.len(), truth.len());
-    let squares: f64 = truth.iter().map(|t| t * t).sum();
-    assert!(squares > 0.0, "a truth of zeros checks nothing");
-    let off: f64 = value.iter().zip(truth).map(|(&v, t)| (f64::from(v) - t).powi(2)).sum();
-    (off / squares).sqrt()
 }
 
 fn right(lenet: &mut Lenet, images: &[f32], labels: &[u8]) -> usize {

@@ -7,25 +7,12 @@ use motes::Pool;
 use motes::noise::{Noise, Purpose};
 use motes_models::generator::layers::{Convolution, softplus};
 use motes_models::generator::{Decoder, Encoder, Mode, Network, Wanted};
-use plain_networks::{PlainConvNet, PlainNetwork};
+use plain_networks::{PlainConvNet, PlainNetwork, error, wide};
 
 fn normals(step: u64, len: usize) -> Vec<f32> {
     let mut x = vec![0.0; len];
     Noise::new(11, Purpose::Check).normals_f32(step, 0, &mut x);
     x
-}
-
-fn wide(x: &[f32]) -> Vec<f64> {
-    x.iter().map(|&x| f64::from(x)).collect()
-}
-
-/// The error's root mean square relative to that of the truth.
-fn error(value: &[f32], truth: &[f64]) -> f64 {
-    assert_eq!(value.len(), truth.len());
-    let squares: f64 = truth.iter().map(|t| t * t).sum();
-    assert!(squares > 0.0, "a truth of zeros checks nothing");
-    let off: f64 = value.iter().zip(truth).map(|(&v, t)| (f64::from(v) - t).powi(2)).sum();
-    (off / squares).sqrt()
 }
 
 /// Moves every parameter and statistic away from its initial value, so that gamma, beta and the biases all matter.

@@ -26,26 +26,26 @@ pub struct Summary {
     theta: Option<()>,
     /// See posterior.npz.
     posterior: Option<()>,
-    metrics: Metrics,
+    pub(crate) metrics: Metrics,
     /// The mean over the steps of each epoch.
     loss_by_epoch: Vec<f64>,
     steps: u64,
-    time: Time,
+    pub(crate) time: Time,
     version: String,
 }
 
 /// Means over the last epoch.
 #[derive(Serialize, Deserialize)]
-struct Metrics {
-    loss: f64,
+pub(crate) struct Metrics {
+    pub loss: f64,
     /// The mean squared error of a pixel, in train mode.
-    error: f64,
+    pub error: f64,
     x_rms: f64,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Time {
-    seconds: f64,
+pub(crate) struct Time {
+    pub seconds: f64,
     steps_per_second: f64,
     images_per_second: f64,
 }
@@ -95,6 +95,15 @@ impl Summary {
         })
     }
 
+    /// That of the training in a run directory.
+    pub(crate) fn read(dir: &Path) -> Result<Self, String> {
+        let path = dir.join("summary.json");
+        let damaged = |e: &dyn std::fmt::Display| {
+            format!("cannot read {}: {e}; remove that directory and try again", path.display())
+        };
+        serde_json::from_slice(&std::fs::read(&path).map_err(|e| damaged(&e))?).map_err(|e| damaged(&e))
+    }
+
     /// The summary as text.
     pub fn text(&self, dir: &Path) -> String {
         let m = &self.metrics;
@@ -136,10 +145,7 @@ fn page(dir: &Path, config: &GeneratorConfig, trace: &[[f64; 3]]) -> Result<Stri
     let settings = config.settings(images)?;
     let per_epoch = settings.steps_per_epoch(images) as usize;
     let total = config.total_steps(&settings, images);
-    let summary = std::fs::read(dir.join("summary.json"))
-        .ok()
-        .and_then(|bytes| serde_json::from_slice::<Summary>(&bytes).ok())
-        .filter(|s| s.steps == total);
+    let summary = Summary::read(dir).ok().filter(|s| s.steps == total);
     let mut body = String::new();
     let _ = writeln!(
         body,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::task::Outcome;
 use super::verdict::Stats;
-use crate::generator::{self, Filled, GeneratorConfig, HOLE};
+use crate::generator::{self, Filled, GeneratorConfig, HOLE, Summary};
 use crate::progress::Interrupt;
 
 /// Inpainted images that are kept to be shown.
@@ -113,11 +113,12 @@ impl Training {
             interrupt.flow()
         });
         let Some(Filled { images, mse, mse_hole, .. }) = filled else { return Ok(None) };
-        let Summary { metrics: Metrics { loss, error }, time } = Summary::read(dir)?;
+        let Summary { metrics, time, .. } = Summary::read(dir)?;
         let mse_error = standard_error(&original, &images, self.inpainted);
         let shown = images.len().min(SHOWN * images.len() / self.inpainted);
         let images = images[..shown].iter().map(|v| byte_of(*v)).collect();
-        let trained = Some(Trained { loss, error, mse, mse_hole, mse_error, images });
+        let trained =
+            Some(Trained { loss: metrics.loss, error: metrics.error, mse, mse_hole, mse_error, images });
         Ok(Some(Outcome { seconds: time.seconds, trained, ..Outcome::default() }))
     }
 }
@@ -131,32 +132,4 @@ fn standard_error(a: &[f32], b: &[f32], images: usize) -> f64 {
     let errors = a.chunks_exact(values).zip(b.chunks_exact(values)).map(of_one);
     // The divisor n of the scatter.
     Stats::of(errors).map_or(0.0, |s| s.sd / ((s.n - 1).max(1) as f64).sqrt())
-}
-
-/// What is wanted of a run's summary.json.
-#[derive(Deserialize)]
-struct Summary {
-    metrics: Metrics,
-    time: Time,
-}
-
-#[derive(Deserialize)]
-struct Metrics {
-    loss: f64,
-    error: f64,
-}
-
-#[derive(Deserialize)]
-struct Time {
-    seconds: f64,
-}
-
-impl Summary {
-    fn read(dir: &Path) -> Result<Self, String> {
-        let path = dir.join("summary.json");
-        let damaged = |e: &dyn std::fmt::Display| {
-            format!("cannot read {}: {e}; remove that directory and try again", path.display())
-        };
-        serde_json::from_slice(&std::fs::read(&path).map_err(|e| damaged(&e))?).map_err(|e| damaged(&e))
-    }
 }

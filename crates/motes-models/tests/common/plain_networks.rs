@@ -7,8 +7,18 @@ use motes_models::generator::{Decoder, Mode, Network, Tensor};
 
 const PIXELS: usize = 256;
 
-fn wide(x: &[f32]) -> Vec<f64> {
+/// Single precision, exactly.
+pub fn wide(x: &[f32]) -> Vec<f64> {
     x.iter().map(|&x| f64::from(x)).collect()
+}
+
+/// The error's root mean square relative to that of the truth.
+pub fn error(value: &[f32], truth: &[f64]) -> f64 {
+    assert_eq!(value.len(), truth.len());
+    let squares: f64 = truth.iter().map(|t| t * t).sum();
+    assert!(squares > 0.0, "a truth of zeros checks nothing");
+    let off: f64 = value.iter().zip(truth).map(|(&v, t)| (f64::from(v) - t).powi(2)).sum();
+    (off / squares).sqrt()
 }
 
 /// Parameters, and a gradient as long, by name.
