@@ -17,9 +17,9 @@ docs:
 unit:
 	cargo test --workspace --quiet --no-fail-fast
 
-# The Python package, in a virtual environment of its own under target/ (NumPy and pytest).
+# The Python package, in a virtual environment of its own under target/ (NumPy and pytest; PYTHON_TESTS=most adds JAX and others).
 python:
-	bash crates/motes-py/test.sh
+	bash crates/motes-py/test.sh $(PYTHON_TESTS)
 
 # The same with JAX, PyTorch, ArviZ, scikit-learn, matplotlib, Jupyter and mypy; then the wheel and the package in fresh environments.
 test-python-full:

@@ -1,28 +1,34 @@
 #!/usr/bin/env bash
 # Builds the Python package into a virtual environment under target/ and tests it there.
 #   test.sh        with NumPy and pytest alone
-#   test.sh full   with JAX, PyTorch, ArviZ, scikit-learn, matplotlib, Jupyter and mypy too, every example, and the wheel
+#   test.sh most   with JAX, ArviZ, scikit-learn, matplotlib, Jupyter and mypy too, where they can be had, and every example
+#   test.sh full   with PyTorch as well, and the wheel; nothing may be missing
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 kind=${1:-quick}
 packages=(maturin numpy pytest)
-if [ "$kind" = full ]; then
-    packages+=(arviz ipykernel jax matplotlib mypy nbclient scikit-learn torch)
-fi
+others=()
+case $kind in
+quick) ;;
+most) others=(arviz ipykernel jax matplotlib mypy nbclient scikit-learn) ;;
+full) packages+=(arviz ipykernel jax matplotlib mypy nbclient scikit-learn torch) ;;
+*) echo "$kind is not a kind of test; give quick, most or full" >&2; exit 2 ;;
+esac
 command -v python3 >/dev/null || { echo "the tests of the Python package need Python 3.9 or later; install it" >&2; exit 2; }
 
 venv=$PWD/target/python-$kind
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 # Installing what is there already takes seconds on a slow network; a list of it takes none.
-if [ "$(cat "$venv/installed" 2>/dev/null)" != "${packages[*]}" ]; then
+if [ "$(cat "$venv/installed" 2>/dev/null)" != "${packages[*]} ${others[*]}" ]; then
     pip() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
     # PyTorch for processors alone where that can be had (200 MB); with the others comes the usual one (several GB).
     if [ "$kind" = full ]; then
         pip --retries 1 --index-url https://download.pytorch.org/whl/cpu torch || true
     fi
     pip "${packages[@]}"
-    echo "${packages[*]}" >"$venv/installed"
+    [ ${#others[@]} = 0 ] || pip "${others[@]}" || echo "the tests that need ${others[*]} are skipped" >&2
+    echo "${packages[*]} ${others[*]}" >"$venv/installed"
 fi
 
 # The whole workspace's features, so that `cargo test` and maturin share what is compiled.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use motes::{Flow, Observer, Real, StepInfo, Ticker};
+use motes_models::generator::Stop;
 
 const LINE_SECONDS: u64 = 10;
 
@@ -127,6 +128,11 @@ impl Interrupt {
     /// Whether a signal has come.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// The same for work that asks by itself.
+    pub fn stop(&self) -> Stop<'_> {
+        Stop(Some(&self.0))
     }
 
     /// What an observer says.

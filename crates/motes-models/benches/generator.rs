@@ -72,14 +72,19 @@ impl Step {
             f64::from(loss)
         };
         if two_passes {
-            network.backward(Mode::Train, x, &loss, Wanted { parameters: Some(gradient), latents: None });
-            network.backward(Mode::Eval, x, &loss, Wanted { parameters: None, latents: Some(latents) });
+            network.backward(
+                Mode::Train,
+                x,
+                &loss,
+                Wanted { parameters: Some(gradient), ..Wanted::default() },
+            );
+            network.backward(Mode::Eval, x, &loss, Wanted { latents: Some(latents), ..Wanted::default() });
         } else {
             network.backward(
                 Mode::Train,
                 x,
                 &loss,
-                Wanted { parameters: Some(gradient), latents: Some(latents) },
+                Wanted { parameters: Some(gradient), latents: Some(latents), ..Wanted::default() },
             );
         }
         latents.iter_mut().zip(&*x).for_each(|(d, x)| *d = -(*d + x));

@@ -20,7 +20,7 @@ mod training;
 mod weights;
 mod winograd;
 
-pub use decoder::{Decoder, ImageLoss, Mode, Tensor, Wanted};
+pub use decoder::{Decoder, ImageLoss, Mode, Stop, Tensor, Wanted};
 pub use encoder::Encoder;
 pub use inpainting::{Found, Search, inpaint};
 pub use linear::LinearDecoder;

@@ -39,9 +39,9 @@ fn train(network: &mut Network, y: &[f32], x: &mut [f32], steps: u64) -> Vec<f64
     };
     let mut losses = vec![];
     for k in 0..steps {
-        let wanted = Wanted { parameters: Some(&mut gradient), latents: None };
+        let wanted = Wanted { parameters: Some(&mut gradient), ..Wanted::default() };
         losses.push(network.backward(Mode::Train, x, &loss, wanted));
-        let wanted = Wanted { parameters: None, latents: Some(&mut latents) };
+        let wanted = Wanted { latents: Some(&mut latents), ..Wanted::default() };
         network.backward(Mode::Eval, x, &loss, wanted);
         latents.iter_mut().zip(&*x).for_each(|(d, x)| *d = -(*d + x));
         Noise::new(0, Purpose::Particles).langevin_f32(k, 0, x, &latents, 1e-4, f32::INFINITY);

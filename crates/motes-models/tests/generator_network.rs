@@ -94,7 +94,7 @@ fn outputs_gradients_and_statistics_agree_with_the_plain_layers() {
             assert!(error(&decoded, &truth.images) < 1e-5);
             // Without the parameters it takes another way.
             let mut latents = vec![0.0; x.len()];
-            let wanted = Wanted { latents: Some(&mut latents), parameters: None };
+            let wanted = Wanted { latents: Some(&mut latents), ..Wanted::default() };
             let loss = network.backward(mode, &x, &squares(&target, d_y), wanted);
             assert!((loss / truth.loss - 1.0).abs() < 1e-6);
             assert!(error(&latents, &truth.latents) < 1e-5, "{:e}", error(&latents, &truth.latents));
@@ -102,7 +102,8 @@ fn outputs_gradients_and_statistics_agree_with_the_plain_layers() {
         let before = network.statistics().to_vec();
         let (mut parameters, mut latents) =
             (vec![f32::NAN; network.parameters().len()], vec![f32::NAN; x.len()]);
-        let wanted = Wanted { parameters: Some(&mut parameters), latents: Some(&mut latents) };
+        let wanted =
+            Wanted { parameters: Some(&mut parameters), latents: Some(&mut latents), ..Wanted::default() };
         let loss = network.backward(mode, &x, &squares(&target, d_y), wanted);
         assert!((loss / truth.loss - 1.0).abs() < 1e-6);
         assert!(error(&latents, &truth.latents) < 5e-5, "{:e}", error(&latents, &truth.latents));
@@ -137,10 +138,10 @@ fn same_bits_for_any_number_of_threads() {
                 let d_y = network.d_y();
                 let target = normals(1, images * d_y);
                 let (mut g, mut d) = (vec![0.0; network.parameters().len()], vec![0.0; x.len()]);
-                let wanted = Wanted { parameters: Some(&mut g), latents: Some(&mut d) };
+                let wanted = Wanted { parameters: Some(&mut g), latents: Some(&mut d), ..Wanted::default() };
                 let train = network.backward(Mode::Train, &x, &squares(&target, d_y), wanted);
                 let mut eval_d = vec![0.0; x.len()];
-                let wanted = Wanted { parameters: None, latents: Some(&mut eval_d) };
+                let wanted = Wanted { latents: Some(&mut eval_d), ..Wanted::default() };
                 let eval = network.backward(Mode::Eval, &x, &squares(&target, d_y), wanted);
                 let mut decoded = vec![0.0; images * d_y];
                 network.decode(&x, &mut decoded);
@@ -170,7 +171,7 @@ fn an_images_numbers_do_not_depend_on_its_batch() {
         assert_eq!(one, all[i * d_y..][..d_y]);
     }
     let mut gradient = vec![f32::NAN; network.parameters().len()];
-    let wanted = Wanted { parameters: Some(&mut gradient), latents: None };
+    let wanted = Wanted { parameters: Some(&mut gradient), ..Wanted::default() };
     let loss = network.backward(Mode::Train, &[], &|_, _, _| f64::NAN, wanted);
     assert!(loss == 0.0 && gradient.iter().all(|&g| g == 0.0), "nothing comes of no images");
 }

@@ -68,7 +68,8 @@ fn the_network_trains_as_pytorchs() {
         for step in 0..3 {
             let at = |what: &str| read(&format!("{tag}-{what}{step}"));
             let title = |what: &str| format!("{tag} step {step} {what}");
-            let wanted = Wanted { parameters: Some(&mut gradient), latents: Some(&mut latents) };
+            let wanted =
+                Wanted { parameters: Some(&mut gradient), latents: Some(&mut latents), ..Wanted::default() };
             let value = network.backward(Mode::Train, &x, &loss(1.0 / images as f32), wanted);
             agree(&title("loss"), &[value as f32], &at("loss"));
             if step == 0 {
@@ -83,7 +84,7 @@ fn the_network_trains_as_pytorchs() {
             );
             network.decode(&x, &mut decoded);
             agree(&title("images"), &decoded, &at("images"));
-            let wanted = Wanted { parameters: None, latents: Some(&mut latents) };
+            let wanted = Wanted { latents: Some(&mut latents), ..Wanted::default() };
             network.backward(Mode::Eval, &x, &loss(1.0), wanted);
             if step == 0 {
                 agree(&title("latents, eval"), &latents, &at("eval-latents"));

@@ -3,13 +3,15 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use common::decoder_rows::{D_X, D_Y, LinearInference, data, settings};
 use motes::Flow;
 use motes::noise::{Noise, Purpose};
 use motes_models::data::ImageSet;
 use motes_models::generator::{
-    Algorithm, BatchNorm, Decoder, Encoder, Inference, LinearDecoder, Network, Search, Settings, ThetaRule,
-    Trainer, TrainingError, inpaint, load_weights, save_weights,
+    Algorithm, BatchNorm, Decoder, Encoder, ImageLoss, Inference, LinearDecoder, Mode, Network, Search,
+    Settings, Stop, Tensor, ThetaRule, Trainer, TrainingError, Wanted, inpaint, load_weights, save_weights,
 };
 
 /// The bits of a training after some steps: all of its checkpoint.
@@ -173,6 +175,94 @@ fn threads_and_breaks_change_no_bit_of_the_network() {
                 run(threads, breaks) == alone,
                 "{algorithm} with {threads} threads and breaks {breaks:?}"
             );
+        }
+    }
+}
+
+/// A network in whose pass number `at` somebody sets the flag while the loss is computed.
+struct Disturbed<'a> {
+    network: Network,
+    at: usize,
+    flag: &'a AtomicBool,
+}
+
+impl Decoder for Disturbed<'_> {
+    fn d_x(&self) -> usize {
+        self.network.d_x()
+    }
+    fn d_y(&self) -> usize {
+        self.network.d_y()
+    }
+    fn tensors(&self) -> &[Tensor] {
+        self.network.tensors()
+    }
+    fn parameters(&self) -> &[f32] {
+        self.network.parameters()
+    }
+    fn parameters_mut(&mut self) -> &mut [f32] {
+        self.network.parameters_mut()
+    }
+    fn statistics_tensors(&self) -> &[Tensor] {
+        self.network.statistics_tensors()
+    }
+    fn statistics(&self) -> &[f32] {
+        self.network.statistics()
+    }
+    fn statistics_mut(&mut self) -> &mut [f32] {
+        self.network.statistics_mut()
+    }
+    fn decode(&mut self, x: &[f32], images: &mut [f32]) {
+        self.network.decode(x, images);
+    }
+    fn backward(&mut self, mode: Mode, x: &[f32], loss: &ImageLoss<'_>, wanted: Wanted<'_>) -> f64 {
+        let now = self.at == 0;
+        self.at = self.at.wrapping_sub(1);
+        let disturbed = |i: usize, image: &[f32], gradient: &mut [f32]| {
+            if now {
+                self.flag.store(true, Ordering::Relaxed);
+            }
+            loss(i, image, gradient)
+        };
+        self.network.backward(mode, x, &disturbed, wanted)
+    }
+}
+
+#[test]
+fn a_stopped_step_leaves_no_trace() {
+    let images = mnist(20);
+    for algorithm in ALL {
+        let settings = Settings {
+            algorithm,
+            batch: 8,
+            chain: 2,
+            particles: if algorithm == Algorithm::Pgd { 4 } else { 1 },
+            ..Settings::default()
+        };
+        let run = |at: usize| {
+            let flag = AtomicBool::new(false);
+            let mut network = Disturbed { network: Network::new(1, 1), at, flag: &flag };
+            let mut encoder = Encoder::new(1, 1);
+            let encoder = (algorithm == Algorithm::Vae).then_some(&mut encoder as &mut dyn Inference);
+            let mut trainer = Trainer::new(settings.clone(), &images, &mut network, encoder).unwrap();
+            trainer.stop_when(Stop(Some(&flag)));
+            let mut stops = 0;
+            while trainer.state().k < 2 {
+                match trainer.step() {
+                    Err(TrainingError::Stopped) => {
+                        flag.store(false, Ordering::Relaxed);
+                        stops += 1;
+                    }
+                    seen => assert_eq!(seen.unwrap().k, trainer.state().k),
+                }
+            }
+            (saved(&trainer), stops)
+        };
+        let passes = [("pgd", 2), ("abp", 3), ("short-run", 3), ("vae", 1)];
+        let passes = passes.iter().find(|p| p.0 == algorithm.to_string()).unwrap().1;
+        let (whole, stops) = run(usize::MAX);
+        assert_eq!(stops, 0);
+        for at in 0..2 * passes {
+            assert!(run(at) == (whole.clone(), 1), "{algorithm}, stopped in pass {at}");
         }
     }
 }

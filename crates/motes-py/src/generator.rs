@@ -12,7 +12,7 @@ use motes_cli::generator::open::{self, Trained};
 use motes_cli::generator::run::{Done, Failure, From, Plan};
 use motes_cli::generator::{GeneratorConfig, Source, Summary, mixture};
 use motes_models::data::ImageSet;
-use motes_models::generator::{Search, Seen, Targets, TrainingError, inpaint};
+use motes_models::generator::{Search, Seen, Stop, Targets, TrainingError, inpaint};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -261,7 +261,7 @@ impl Training {
             pool(None)?.install(|| {
                 let plan = self.copy(self.plan.config.clone(), &dir, quietly(None, report))?;
                 if self.ended == Ended::Complete {
-                    plan.carry_out(From::Directory(dir), &mut |_| Flow::Continue)?;
+                    plan.carry_out(From::Directory(dir), Stop::default(), &mut |_| Flow::Continue)?;
                 }
                 Ok(())
             })
@@ -367,7 +367,8 @@ fn carry_out(
                     _ => signals.flow(),
                 }
             };
-            Pool::new(how.threads)?.install(|| plan.carry_out(from, &mut watch))
+            let stop = Stop(Some(&signals.stop));
+            Pool::new(how.threads)?.install(|| plan.carry_out(from, stop, &mut watch))
         });
     let done = raised(&trouble, outcome.map_err(failure))?;
     Training::of(plan, done, interrupted)

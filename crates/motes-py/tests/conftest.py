@@ -1,5 +1,6 @@
 """What the tests share: the real binary, a process to interrupt, and the logistic regression written in NumPy."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -54,6 +55,22 @@ def rows():
     X = random.normal(size=(60, 3))
     y = (X @ [1.0, -0.5, 0.2] + random.logistic(size=60) > 0).astype(int)
     return X, y
+
+
+def growth(one, times):
+    """By how many bytes this process grows while it does something so many times, once that has settled."""
+
+    def resident():
+        gc.collect()
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    for _ in range(times // 5):
+        one()
+    before = resident()
+    for _ in range(times):
+        one()
+    return resident() - before
 
 
 def numpy_logistic(X, y, variance=5.0, **options):

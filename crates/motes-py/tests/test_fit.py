@@ -1,6 +1,5 @@
 """What a fit tells."""
 
-import gc
 import json
 import sys
 import threading
@@ -8,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import numpy_logistic
+from conftest import growth, numpy_logistic
 
 import motes
 
@@ -182,21 +181,11 @@ def test_progress_is_shown_where_it_should_be(capfd):
 def test_a_thousand_fits_leak_nothing(kind, rows):
     X, y = rows
 
-    def resident():
-        gc.collect()
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * 4096
-
     def one():
         model = motes.LogisticRegression(X, y) if kind == "built-in" else numpy_logistic(X, y)
         fit = motes.fit(model, particles=50, steps=3, burn_in=1, step_size=0.01, threads=1, **QUIET)
         fit.particles, fit.summary(), fit.resume(4, threads=1, **QUIET).trace
 
-    for _ in range(200):
-        one()
-    before = resident()
-    for _ in range(1000):
-        one()
-    grown = resident() - before
+    grown = growth(one, 1000)
     # A state takes 250 KB here: one leaked in each fit would be 250 MB. Allocators may keep a few pages.
     assert grown < 8 << 20, f"{grown / 2**20:.1f} MiB more after a thousand fits"

@@ -14,7 +14,8 @@ use motes::record::{RunDirectory, claim, open_locked};
 use motes::{Ended, Error, Flow, Ticker};
 use motes_models::data::ImageSet;
 use motes_models::generator::{
-    About, Algorithm, Damage, Decoder, Inference, Seen, Settings, Targets, Trainer, save_weights,
+    About, Algorithm, Damage, Decoder, Inference, Seen, Settings, Stop, Targets, Trainer, TrainingError,
+    save_weights,
 };
 
 use super::FitGeneratorArgs;
@@ -69,14 +70,18 @@ fn start(config: GeneratorConfig, how: How, from: From) -> Result<Ended, String>
     let per_step = plan.settings.batch.min(plan.images.count()) as f64;
     let mut watch = |seen: &Seen| {
         progress.show(seen.k, |rate| loss_and_speed(seen.loss, rate * per_step));
-        if interrupt.is_set() || seen.k == plan.steps {
+        if seen.k == plan.steps {
             progress.finish();
         }
         interrupt.flow()
     };
-    let outcome = pool.install(|| plan.carry_out(from, &mut watch));
+    let outcome = pool.install(|| plan.carry_out(from, interrupt.stop(), &mut watch));
     progress.finish();
-    outcome.map(|done| done.ended).map_err(|e| e.to_string())
+    let Done { ended, k, path, .. } = outcome.map_err(|e| e.to_string())?;
+    if ended == Ended::Early && !plan.how.quiet {
+        say!("stopped after step {k} of {}; go on with: motes resume {}", plan.steps, path.display());
+    }
+    Ok(ended)
 }
 
 /// Trains quietly into a directory, or goes on with what is there, on the current thread pool; `told` hears of each step.
@@ -99,7 +104,7 @@ pub fn train(
         told(seen.k);
         interrupt.flow()
     };
-    let done = Plan::new(config, how, None)?.carry_out(from, &mut watch);
+    let done = Plan::new(config, how, None)?.carry_out(from, interrupt.stop(), &mut watch);
     done.map(|done| done.ended).map_err(|e| e.to_string())
 }
 
@@ -164,6 +169,7 @@ impl Plan {
     /// Calls `work` with the training before its first step, and returns the network too.
     fn with_trainer<T>(
         &self,
+        stop: Stop<'_>,
         work: impl FnOnce(&mut Trainer<'_>) -> Result<T, Failure>,
     ) -> Result<(T, Box<dyn Decoder>), Failure> {
         let (settings, channels) = (&self.settings, self.images.channels());
@@ -172,6 +178,7 @@ impl Plan {
             (settings.algorithm == Algorithm::Vae).then(|| open::encoder(channels, settings.seed));
         let encoder = encoder.as_deref_mut().map(|e| e as &mut dyn Inference);
         let mut trainer = Trainer::new(settings.clone(), &*self.images, &mut *decoder, encoder)?;
+        trainer.stop_when(stop);
         let done = work(&mut trainer)?;
         Ok((done, decoder))
     }
@@ -181,9 +188,15 @@ impl Plan {
         Trained { config: self.config.clone(), channels, decoder, particles, images }
     }
 
-    /// Trains, and writes what is to be written. `watch` sees each step and may stop there.
-    pub fn carry_out(&self, from: From, watch: &mut dyn FnMut(&Seen) -> Flow) -> Result<Done, Failure> {
-        let ((ended, particles, k, seconds, path), decoder) = self.with_trainer(|trainer| {
+    /// Trains, and writes what is to be written. `watch` sees each step and may stop there, `stop` in the middle of one,
+    /// which is then as if it had not begun.
+    pub fn carry_out(
+        &self,
+        from: From,
+        stop: Stop<'_>,
+        watch: &mut dyn FnMut(&Seen) -> Flow,
+    ) -> Result<Done, Failure> {
+        let ((ended, particles, k, seconds, path), decoder) = self.with_trainer(stop, |trainer| {
             let mut directory = match from {
                 From::Scratch { out, files } => {
                     let out = match out {
@@ -204,26 +217,21 @@ impl Plan {
                     directory
                 }
             };
-            let ended = self.train(trainer, &mut directory, watch)?;
-            let k = trainer.state().k;
-            let particles = match ended {
+            let finished = match self.train(trainer, &mut directory, watch)? {
                 Ended::Complete => self.finish(trainer, &mut directory)?,
-                Ended::Early => {
-                    if !self.how.quiet {
-                        let dir = directory.path.display();
-                        say!("stopped after step {k} of {}; go on with: motes resume {dir}", self.steps);
-                    }
-                    trainer.state().cloud.clone()
-                }
+                Ended::Early => None,
             };
-            Ok((ended, particles, k, directory.seconds, directory.path))
+            let ended = if finished.is_some() { Ended::Complete } else { Ended::Early };
+            let state = trainer.state();
+            let particles = finished.unwrap_or_else(|| state.cloud.clone());
+            Ok((ended, particles, state.k, directory.seconds, directory.path))
         })?;
         Ok(Done { ended, trained: self.trained(decoder, particles), k, seconds, path })
     }
 
     /// Reads the last checkpoint of a run directory, and changes nothing there.
     pub fn read(&self, dir: &Path) -> Result<Done, Failure> {
-        let ((about, cloud), decoder) = self.with_trainer(|trainer| {
+        let ((about, cloud), decoder) = self.with_trainer(Stop::default(), |trainer| {
             let about = last_checkpoint(dir, self, trainer)?.ok_or_else(|| {
                 format!("{} has no checkpoint yet; train the generator again", dir.display())
             })?;
@@ -278,7 +286,14 @@ impl Plan {
             self.config.pictures_every.unwrap_or(self.settings.steps_per_epoch(self.images.count()));
         let mut ended = Ended::Complete;
         while trainer.state().k < self.steps {
-            let seen = trainer.step()?;
+            let seen = match trainer.step() {
+                Err(TrainingError::Stopped) => {
+                    directory.checkpoint(trainer, began.elapsed())?;
+                    ended = Ended::Early;
+                    break;
+                }
+                seen => seen?,
+            };
             directory.record(&seen)?;
             let stop = watch(&seen) == Flow::Stop && seen.k < self.steps;
             if stop || directory.checkpoint_is_due(seen.k, self.config.checkpoint_every) {
@@ -307,14 +322,21 @@ impl Plan {
     }
 
     /// Writes the final checkpoint, the weights, the particles, the pictures and, last, the summary and the report.
-    /// Returns the particles.
-    fn finish(&self, trainer: &mut Trainer<'_>, directory: &mut Directory) -> Result<Vec<f32>, Failure> {
+    /// Returns the particles, unless their drawing was stopped.
+    fn finish(
+        &self,
+        trainer: &mut Trainer<'_>,
+        directory: &mut Directory,
+    ) -> Result<Option<Vec<f32>>, Failure> {
         directory.checkpoint(trainer, Duration::ZERO)?;
         let path = directory.path.clone();
         write_atomically(&path.join("weights.safetensors"), Durable::No, |out| {
             save_weights(trainer.decoder(), out)
         })?;
-        let particles = trainer.posterior()?;
+        let particles = match trainer.posterior() {
+            Err(TrainingError::Stopped) => return Ok(None),
+            particles => particles?,
+        };
         let (m, d_x) = (self.images.count(), trainer.decoder().d_x());
         write_atomically(&path.join("posterior.npz"), Durable::No, |out| {
             let mut npz = NpzWriter::new(out);
@@ -342,7 +364,7 @@ impl Plan {
             // The files are written: whoever has closed the pipe has seen enough.
             let _ = std::io::stdout().write_all(summary.text(&path).as_bytes());
         }
-        Ok(particles)
+        Ok(Some(particles))
     }
 }
 

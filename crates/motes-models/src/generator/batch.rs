@@ -113,18 +113,34 @@ impl Batch {
             block.fit((images - i * BLOCK).min(BLOCK), pass.channels);
         }
         let mut blocks = std::mem::take(&mut self.blocks);
-        for layer in 0..NORMED {
-            self.forward(layer, pass, &mut blocks[..count], statistics);
-        }
-        let Wanted { mut parameters, latents } = wanted;
-        self.last_layer(pass, &mut blocks[..count], parameters.as_deref_mut());
-        for layer in (1..NORMED).rev() {
-            self.backward(layer, pass, &mut blocks[..count], parameters.as_deref_mut());
-        }
-        self.linear_backward(pass, &mut blocks[..count], parameters, latents);
+        self.layers(pass, &mut blocks[..count], statistics, wanted);
         let loss = blocks[..count].iter().map(|b| b.loss).sum();
         self.blocks = blocks;
         loss
+    }
+
+    /// One layer after the other, for as long as the gradients are wanted.
+    fn layers(
+        &mut self,
+        pass: &Pass<'_>,
+        blocks: &mut [Block],
+        statistics: &mut [f32],
+        mut wanted: Wanted<'_>,
+    ) {
+        for layer in 0..NORMED {
+            if wanted.stop.is_set() {
+                return;
+            }
+            self.forward(layer, pass, blocks, statistics);
+        }
+        self.last_layer(pass, blocks, wanted.parameters.as_deref_mut());
+        for layer in (1..NORMED).rev() {
+            if wanted.stop.is_set() {
+                return;
+            }
+            self.backward(layer, pass, blocks, wanted.parameters.as_deref_mut());
+        }
+        self.linear_backward(pass, blocks, wanted.parameters, wanted.latents);
     }
 
     /// A layer and the statistics of what it makes.

@@ -1,5 +1,7 @@
 //! What a generator model needs of a network: decode latents, and differentiate a loss of the decoded images.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 /// Which statistics batch normalisation uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -31,6 +33,19 @@ pub struct Wanted<'a> {
     pub parameters: Option<&'a mut [f32]>,
     /// With respect to each image's latents: overwritten.
     pub latents: Option<&'a mut [f32]>,
+    /// Once this is set a pass may end early. What it has written is then void, the running statistics included.
+    pub stop: Stop<'a>,
+}
+
+/// A flag by which long work may be told to end early; by default there is none. Once set it must stay set.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stop<'a>(pub Option<&'a AtomicBool>);
+
+impl Stop<'_> {
+    /// Whether the work is to end.
+    pub fn is_set(self) -> bool {
+        self.0.is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
 }
 
 /// A network that decodes latents x into images f(x). Other networks and other engines can take its place.

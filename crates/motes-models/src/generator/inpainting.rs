@@ -148,7 +148,7 @@ fn search_chunk(
             losses[i].store(sum.to_bits(), Ordering::Relaxed);
             sum
         };
-        decoder.backward(Mode::Eval, &x, &loss, Wanted { parameters: None, latents: Some(&mut gradient) });
+        decoder.backward(Mode::Eval, &x, &loss, Wanted { latents: Some(&mut gradient), ..Wanted::default() });
         for (i, (start, gradient)) in running.iter_mut().zip(gradient.chunks_exact(d_x)).enumerate() {
             let loss = f64::from_bits(losses[i].load(Ordering::Relaxed));
             start.since_best += 1;

@@ -138,13 +138,17 @@ impl Decoder for Network {
             wanted.parameters.iter_mut().for_each(|g| g.fill(0.0));
             return 0.0;
         }
+        let stop = wanted.stop;
         match wanted {
-            Wanted { parameters: None, latents: Some(latents) } if mode == Mode::Eval => {
+            Wanted { parameters: None, latents: Some(latents), .. } if mode == Mode::Eval => {
                 self.ready_to_stream();
                 let (folded, workers) = (&self.folded, &self.workers);
                 self.losses.resize(count.div_ceil(TOGETHER), 0.0);
                 let chunk = TOGETHER * LATENTS;
                 let Ok(()) = for_each2(true, (latents, chunk), (&mut self.losses, 1), |i, d_x, total| {
+                    if stop.is_set() {
+                        return Ok(());
+                    }
                     let x = &x[i * chunk..][..d_x.len()];
                     total[0] = workers.get().gradient(folded, i * TOGETHER, x, loss, d_x);
                     Ok::<_, Infallible>(())

@@ -11,7 +11,7 @@ pub use self::checkpoint::{About, Damage, load_weights, save_weights};
 pub(crate) use self::optimisers::adam;
 use self::optimisers::{plain, rmsprop};
 pub use self::settings::{Algorithm, BatchNorm, Rate, Settings, ThetaRule, TrainingError};
-use super::{Decoder, Encoder, Mode, Tensor, Wanted};
+use super::{Decoder, Encoder, Mode, Stop, Tensor, Wanted};
 
 /// Beyond this a single-precision run has diverged.
 const LIMIT: f32 = 1e8;
@@ -98,6 +98,9 @@ pub struct Trainer<'a> {
     /// The gradient with respect to theta.
     gradient: Vec<f32>,
     encoder_gradient: Vec<f32>,
+    /// The running statistics before the step at hand.
+    statistics: Vec<f32>,
+    stop: Stop<'a>,
 }
 
 /// What belongs to the images of one batch.
@@ -147,6 +150,8 @@ impl<'a> Trainer<'a> {
             batch: Batch::default(),
             gradient: vec![0.0; parameters],
             encoder_gradient: vec![0.0; encoder_parameters],
+            statistics: Vec::new(),
+            stop: Stop::default(),
             state: State {
                 k: 0,
                 cloud,
@@ -158,6 +163,11 @@ impl<'a> Trainer<'a> {
             decoder,
             encoder,
         })
+    }
+
+    /// Steps, and the drawing of a posterior, end with [`TrainingError::Stopped`] soon after the flag is set.
+    pub fn stop_when(&mut self, stop: Stop<'a>) {
+        self.stop = stop;
     }
 
     /// Where the training stands.
@@ -181,15 +191,22 @@ impl<'a> Trainer<'a> {
         (&self.batch.y, &self.batch.x[..(b * self.decoder.d_x()).min(self.batch.x.len())])
     }
 
-    /// One step of the chosen algorithm. After an error the training cannot go on.
+    /// One step of the chosen algorithm. A step that is stopped leaves no trace; after other errors the training
+    /// cannot go on.
     pub fn step(&mut self) -> Result<Seen, TrainingError> {
         self.batches.seek(self.state.k);
         self.batch.choose(self.batches.current(), self.targets);
+        self.statistics.clear();
+        self.statistics.extend_from_slice(self.decoder.statistics());
         let seen = match self.settings.algorithm {
             Algorithm::Pgd => self.pgd(),
             Algorithm::Abp | Algorithm::ShortRun => self.chain_then_theta(),
             Algorithm::Vae => self.vae(),
-        }?;
+        };
+        if let Err(TrainingError::Stopped) = seen {
+            self.decoder.statistics_mut().copy_from_slice(&self.statistics);
+        }
+        let seen = seen?;
         self.state.k += 1;
         Ok(seen)
     }
@@ -198,9 +215,9 @@ impl<'a> Trainer<'a> {
     fn pgd(&mut self) -> Result<Seen, TrainingError> {
         self.gather();
         let one_pass = self.settings.batchnorm == BatchNorm::OnePass;
-        let data_loss = self.backward(Mode::Train, true, one_pass);
+        let data_loss = self.backward(Mode::Train, true, one_pass)?;
         if !one_pass {
-            self.backward(Mode::Eval, false, true);
+            self.backward(Mode::Eval, false, true)?;
         }
         let seen = self.seen(data_loss, self.prior_loss())?;
         let b = self.batch.chosen.len();
@@ -215,11 +232,11 @@ impl<'a> Trainer<'a> {
     /// Eqs. genxupdate2 and genthetaupdate2: a chain at theta_k, then theta at the chain's last state.
     fn chain_then_theta(&mut self) -> Result<Seen, TrainingError> {
         self.run_chain()?;
+        let data_loss = self.backward(Mode::Train, true, false)?;
+        let seen = self.seen(data_loss, self.prior_loss())?;
         if self.settings.algorithm == Algorithm::Abp {
             self.scatter();
         }
-        let data_loss = self.backward(Mode::Train, true, false);
-        let seen = self.seen(data_loss, self.prior_loss())?;
         self.theta_step()?;
         Ok(seen)
     }
@@ -238,7 +255,7 @@ impl<'a> Trainer<'a> {
             }
         }
         for transition in 0..length {
-            self.backward(Mode::Eval, false, true);
+            self.backward(Mode::Eval, false, true)?;
             self.langevin(k * length + transition, 0, 0)?;
         }
         Ok(())
@@ -248,7 +265,7 @@ impl<'a> Trainer<'a> {
     fn vae(&mut self) -> Result<Seen, TrainingError> {
         let noise = Noise::new(self.settings.seed, Purpose::Variational);
         self.encode(&noise, self.state.k);
-        let data_loss = self.backward(Mode::Train, true, true);
+        let data_loss = self.backward(Mode::Train, true, true)?;
         let Batch { chosen, x, x_gradient, mean, variance, d_mean, d_variance, .. } = &mut self.batch;
         let mut divergence = 0.0;
         let share = 1.0 / chosen.len() as f32;
@@ -317,15 +334,17 @@ impl<'a> Trainer<'a> {
     }
 
     /// Differentiates -log p(y|x), summed over the batch, with respect to theta, to the latents, or to both.
-    fn backward(&mut self, mode: Mode, theta: bool, latents: bool) -> f64 {
+    fn backward(&mut self, mode: Mode, theta: bool, latents: bool) -> Result<f64, TrainingError> {
         let Batch { chosen, y, x, x_gradient, .. } = &mut self.batch;
         x_gradient.resize(x.len(), 0.0);
         let wanted = Wanted {
             parameters: theta.then_some(&mut self.gradient[..]),
             latents: latents.then_some(&mut x_gradient[..]),
+            stop: self.stop,
         };
         let loss = image_loss(y, chosen.len(), self.settings.sigma);
-        self.decoder.backward(mode, x, &loss, wanted)
+        let loss = self.decoder.backward(mode, x, &loss, wanted);
+        if self.stop.is_set() { Err(TrainingError::Stopped) } else { Ok(loss) }
     }
 
     /// Copies the batch's particles out of the clouds, particle after particle.

@@ -226,4 +226,7 @@ pub enum TrainingError {
         /// What to make smaller.
         rate: Rate,
     },
+    /// The flag of `Trainer::stop_when` was set.
+    #[error("the training was stopped; it can go on from where it stands")]
+    Stopped,
 }
