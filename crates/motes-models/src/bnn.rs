@@ -5,6 +5,7 @@ mod design;
 mod lanes;
 mod network;
 mod predictive;
+mod turn;
 
 use std::str::FromStr;
 

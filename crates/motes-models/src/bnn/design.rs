@@ -9,6 +9,7 @@ use motes::Real;
 
 use super::Products;
 use super::lanes::{Block, Entry, MOST_VECTORS, Pick, dense, lanes, packed, sparse};
+use super::turn::{Factors, Rows, Run, runs, to_lanes, to_rows};
 
 /// Panels of a tile are at most this long, to stay in the first-level cache beside the rows that stream by.
 const TILE_BYTES: usize = 24 << 10;
@@ -76,6 +77,9 @@ pub(super) struct Design<F> {
     pub chunks: Tiles,
     /// Columns, as D F is cut over workers.
     pub units: Tiles,
+    /// The columns of each chunk and of each unit, as they succeed each other.
+    chunk_runs: Vec<Vec<Run>>,
+    unit_runs: Vec<Vec<Run>>,
     /// Which row stands where in the products of all rows.
     pub order: Vec<u32>,
     /// F, row-major, with a row of zeros after an odd one; for batches.
@@ -167,6 +171,8 @@ impl<F: Real> Design<F> {
         let most = (TILE_BYTES / (layout.width * size_of::<F>())).max(2) & !1;
         let (rows, chunks) = (Tiles::new(m, most), Tiles::new(a, most));
         let units = Tiles::new(a, most.min(a / 8 + 1));
+        let runs_of = |tiles: Tiles| (0..tiles.count()).map(|t| runs(&columns[tiles.range(t)])).collect();
+        let (chunk_runs, unit_runs) = (runs_of(chunks), runs_of(units));
 
         let mut base = vec![zero; a];
         let mut order: Vec<usize> = (0..m).collect();
@@ -195,7 +201,21 @@ impl<F: Real> Design<F> {
         let backward = Pairs::new(|i, r| s(r, i), units, rows, is_sparse);
         let base = is_sparse.then_some(base);
         let order = order.iter().map(|row| *row as u32).collect();
-        Design { layout, columns, rows, chunks, units, order, f, ft, base, forward, backward }
+        Design {
+            layout,
+            columns,
+            rows,
+            chunks,
+            units,
+            chunk_runs,
+            unit_runs,
+            order,
+            f,
+            ft,
+            base,
+            forward,
+            backward,
+        }
     }
 
     pub fn is_sparse(&self) -> bool {
@@ -227,37 +247,28 @@ impl<F: Real> Design<F> {
     /// Writes W' for the columns of one chunk: panel after panel, column after column, a lane per hidden unit.
     pub fn pack(&self, chunk: usize, w: &[F], inputs: usize, out: &mut [F]) {
         let Layout { hidden, panels, width, .. } = self.layout;
-        let columns = &self.columns[self.chunks.range(chunk)];
+        let runs = &self.chunk_runs[chunk];
         let step = lanes::<F>();
         for p in 0..panels {
-            let out = &mut out[self.panel(self.chunks.size, p, columns.len())];
+            let out = &mut out[self.panel(self.chunks.size, p, self.chunks.range(chunk).len())];
             for v in (0..width).step_by(step) {
                 let first = p * width + v;
                 let units = hidden.saturating_sub(first).min(step);
-                for (column, out) in columns.iter().zip(out.chunks_exact_mut(width)) {
-                    let out = &mut out[v..v + step];
-                    for (l, out) in out.iter_mut().enumerate() {
-                        let at = (first + l) * inputs + *column as usize;
-                        *out = if l < units { w[at] } else { F::default() };
-                    }
-                }
+                let rows = Rows { w: &w[(first * inputs).min(w.len())..], inputs, units };
+                to_lanes(rows, runs, width, &mut out[v..]);
             }
         }
     }
 
-    /// Adds the likelihood's part to the gradient rows of the vector of hidden units that begins with `first`.
-    pub fn unpack(&self, first: usize, wt: &[F], scale: F, inputs: usize, grad: &mut [F]) {
-        let Layout { hidden, width, .. } = self.layout;
-        let (p, v, step) = (first / width, first % width, lanes::<F>());
-        let units = (hidden - first).min(step);
-        for (unit, wt) in wt.chunks_exact(self.units.size * self.layout.padded()).enumerate() {
-            let columns = &self.columns[self.units.range(unit)];
-            let panel = &wt[self.panel(self.units.size, p, columns.len())];
-            for (column, row) in columns.iter().zip(panel.chunks_exact(width)) {
-                for (l, g) in row[v..v + step][..units].iter().enumerate() {
-                    grad[l * inputs + *column as usize] += scale * *g;
-                }
-            }
+    /// Writes the gradient of the columns that take part, for the hidden units of one vector, which begins with `first`.
+    pub fn unpack(&self, first: usize, wt: &[F], factors: Factors<F>, rows: Rows<'_, F>, grad: &mut [F]) {
+        let width = self.layout.width;
+        let (p, v) = (first / width, first % width);
+        for (wt, (unit, runs)) in
+            wt.chunks_exact(self.units.size * self.layout.padded()).zip(self.unit_runs.iter().enumerate())
+        {
+            let panel = &wt[self.panel(self.units.size, p, self.units.range(unit).len())];
+            to_rows(&panel[v..], width, runs, factors, rows, grad);
         }
     }
 

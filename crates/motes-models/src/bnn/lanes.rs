@@ -149,6 +149,10 @@ fn add_pair<F: Real, const FMA: bool, const L: usize, const NV: usize>(
     *out = [p, q];
 }
 
+/// Terms that are added without a branch between them: the end of so short a loop is foreseen.
+#[cfg(target_arch = "x86_64")]
+const UNROLLED: usize = 8;
+
 /// [`add_pair`] by intrinsics: what the compiler makes of the plain one depends on the level of optimisation, tenfold.
 #[cfg(target_arch = "x86_64")]
 macro_rules! add_pair_wide {
@@ -174,15 +178,28 @@ macro_rules! add_pair_wide {
                         q[v] = $load(out[1][v].as_ptr().cast());
                     }
                 }
-                for i in 0..terms.len() {
-                    let (k, a, b) = terms.term(i);
-                    let row = &panel[k];
-                    let (a, b) = ($all(bytemuck::cast::<F, $float>(a)), $all(bytemuck::cast::<F, $float>(b)));
-                    for v in 0..NV {
-                        let vector = $load(row[v].as_ptr().cast());
-                        p[v] = $fmadd(a, vector, p[v]);
-                        q[v] = $fmadd(b, vector, q[v]);
+                // A macro, for a closure would not be inlined among the instructions that it may use.
+                macro_rules! add {
+                    ($i:expr) => {{
+                        let (k, a, b) = terms.term($i);
+                        let row = &panel[k];
+                        let (a, b) =
+                            ($all(bytemuck::cast::<F, $float>(a)), $all(bytemuck::cast::<F, $float>(b)));
+                        for v in 0..NV {
+                            let vector = $load(row[v].as_ptr().cast());
+                            p[v] = $fmadd(a, vector, p[v]);
+                            q[v] = $fmadd(b, vector, q[v]);
+                        }
+                    }};
+                }
+                let whole = terms.len() - terms.len() % UNROLLED;
+                for first in (0..whole).step_by(UNROLLED) {
+                    for i in 0..UNROLLED {
+                        add!(first + i);
                     }
+                }
+                for i in whole..terms.len() {
+                    add!(i);
                 }
                 for v in 0..NV {
                     $store(out[0][v].as_mut_ptr().cast(), p[v]);
@@ -473,4 +490,4 @@ fn squares_kernel<F: Real, const FMA: bool>(x: &[F]) -> f64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -8,6 +8,7 @@ use motes::blocks::{for_each, for_each2};
 
 use super::design::{Design, Layout, Tiles};
 use super::lanes::{Sums, deltas, dot, exp, lanes, prior, sigmoid, tanh};
+use super::turn::{Factors, Rows};
 
 /// Hidden rows of a gradient are written in at most so many groups.
 const GROUPS: usize = 64;
@@ -257,12 +258,15 @@ impl<F: Real> Pass<'_, F> {
         let group = lanes::<F>() * (panels * width / lanes::<F>()).div_ceil(GROUPS);
         let mut squares = [0.0; GROUPS];
         let rows = (grad_w, group * self.inputs);
+        let factors = Factors { minus_precision: F::default() - F::of(precision[0]), scale };
         all(for_each2(parallel, rows, (&mut squares, 1), |i, grad, squares| {
             let w = &w[i * group * self.inputs..][..grad.len()];
             squares[0] = prior(w, F::of(precision[0]), grad);
-            for first in (i * group..hidden.min((i + 1) * group)).step_by(lanes::<F>()) {
-                let grad = &mut grad[(first - i * group) * self.inputs..];
-                self.design.unpack(first, units, scale, self.inputs, grad);
+            let vector = lanes::<F>() * self.inputs;
+            let first = (i * group..).step_by(lanes::<F>());
+            for ((w, grad), first) in w.chunks(vector).zip(grad.chunks_mut(vector)).zip(first) {
+                let rows = Rows { w, inputs: self.inputs, units: w.len() / self.inputs };
+                self.design.unpack(first, units, factors, rows, grad);
             }
             Ok(())
         }));

@@ -60,8 +60,7 @@ impl Mixture {
 
     /// A mixture of full covariances by expectation-maximisation from k-means.
     pub fn fitted(particles: &[f32], d_x: usize, components: usize, seed: u64) -> Result<Self, String> {
-        let all = particles.len() / d_x;
-        let every = all.div_ceil(MIXTURE_PARTICLES).max(1);
+        let every = Self::every(particles.len() / d_x);
         let values: Vec<f64> = particles
             .chunks_exact(d_x)
             .step_by(every)
@@ -89,6 +88,15 @@ impl Mixture {
             parts.push(Gaussian { mean: mean.to_vec(), root: root(&covariance, d_x)? });
         }
         Ok(Mixture { weights: model.weights().to_vec(), parts })
+    }
+
+    /// How many of so many particles [`Mixture::fitted`] looks at.
+    pub fn looked_at(particles: usize) -> usize {
+        particles.div_ceil(Self::every(particles))
+    }
+
+    fn every(particles: usize) -> usize {
+        particles.div_ceil(MIXTURE_PARTICLES).max(1)
     }
 
     /// Draws latents.

@@ -3,7 +3,7 @@
 use super::*;
 use motes::noise::{Noise, Purpose};
 
-fn normals<F: Real>(len: usize, seed: u64) -> Vec<F> {
+pub(in crate::bnn) fn normals<F: Real>(len: usize, seed: u64) -> Vec<F> {
     let mut x = vec![F::default(); len];
     F::normals(&Noise::new(seed, Purpose::Check), 0, 0, &mut x);
     x
