@@ -284,8 +284,8 @@ pub fn synthesize(args: SynthesizeArgs) -> Result<Ended, String> {
         if args.from == Source::Mixture && !args.output.quiet {
             let components = args.components.unwrap_or_else(|| task.run.few_components());
             let particles = task.run.particles.len() / task.run.decoder.d_x();
-            let (some, long) =
-                (Mixture::looked_at(particles), if components < 50 { "" } else { ", for minutes" });
+            let some = Mixture::looked_at(particles, components);
+            let long = if components < 50 { "" } else { ", for minutes" };
             say!("fitting a mixture of {components} Gaussians to {some} of {particles} particles{long}");
         }
         let mixture = mixture(&task.run, args.from, args.components, args.seed)?;

@@ -12,6 +12,10 @@ use rand_xoshiro_06::rand_core::SeedableRng;
 const RIDGE: f64 = 1e-4;
 /// Particles that a mixture is fitted to at most, evenly spread over all.
 const MIXTURE_PARTICLES: usize = 20_000;
+/// Distances between particles and components in a step of k-means, of which there are hundreds to thousands.
+const DISTANCES: usize = 2_000_000;
+/// Particles for each component that are used nevertheless, if there are as many.
+const LEAST: usize = 8;
 
 /// A Gaussian with its covariance as a lower triangle times its transpose.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +64,7 @@ impl Mixture {
 
     /// A mixture of full covariances by expectation-maximisation from k-means.
     pub fn fitted(particles: &[f32], d_x: usize, components: usize, seed: u64) -> Result<Self, String> {
-        let every = Self::every(particles.len() / d_x);
+        let every = Self::every(particles.len() / d_x, components);
         let values: Vec<f64> = particles
             .chunks_exact(d_x)
             .step_by(every)
@@ -91,12 +95,13 @@ impl Mixture {
     }
 
     /// How many of so many particles [`Mixture::fitted`] looks at.
-    pub fn looked_at(particles: usize) -> usize {
-        particles.div_ceil(Self::every(particles))
+    pub fn looked_at(particles: usize, components: usize) -> usize {
+        particles.div_ceil(Self::every(particles, components))
     }
 
-    fn every(particles: usize) -> usize {
-        particles.div_ceil(MIXTURE_PARTICLES).max(1)
+    fn every(particles: usize, components: usize) -> usize {
+        let most = (DISTANCES / components.max(1)).min(MIXTURE_PARTICLES).max(LEAST * components).max(1);
+        particles.div_ceil(most).max(1)
     }
 
     /// Draws latents.
@@ -200,6 +205,13 @@ mod tests {
         }
         let prior = moments(&Mixture::prior(2).draw(100_000, 5));
         assert!(prior[0].abs() < 0.02 && (prior[2] - 1.0).abs() < 0.02 && prior[3].abs() < 0.02, "{prior:?}");
+    }
+
+    #[test]
+    fn many_components_are_fitted_to_fewer_particles() {
+        let looked_at = [1, 100, 500, 2000].map(|components| Mixture::looked_at(100_000, components));
+        assert_eq!(looked_at, [20_000, 20_000, 4000, 14_286]);
+        assert_eq!(Mixture::looked_at(300, 20), 300);
     }
 
     #[test]
