@@ -8,11 +8,11 @@ cd "$(dirname "$0")/../.."
 
 kind=${1:-quick}
 packages=(maturin numpy pytest)
-others=()
+others=(arviz ipykernel jax matplotlib mypy nbclient scikit-learn)
 case $kind in
-quick) ;;
-most) others=(arviz ipykernel jax matplotlib mypy nbclient scikit-learn) ;;
-full) packages+=(arviz ipykernel jax matplotlib mypy nbclient scikit-learn torch) ;;
+quick) others=() ;;
+most) ;;
+full) packages+=("${others[@]}" torch) others=() ;;
 *) echo "$kind is not a kind of test; give quick, most or full" >&2; exit 2 ;;
 esac
 command -v python3 >/dev/null || { echo "the tests of the Python package need Python 3.9 or later; install it" >&2; exit 2; }

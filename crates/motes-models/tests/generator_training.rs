@@ -138,6 +138,12 @@ fn one_batch_is_learnt_by_heart() {
     }
 }
 
+/// Steps of the network that take little time.
+fn short_steps(algorithm: Algorithm) -> Settings {
+    let particles = if algorithm == Algorithm::Pgd { 4 } else { 1 };
+    Settings { algorithm, batch: 8, chain: 2, particles, ..Settings::default() }
+}
+
 #[test]
 fn threads_and_breaks_change_no_bit_of_the_network() {
     let images = mnist(20);
@@ -150,14 +156,8 @@ fn threads_and_breaks_change_no_bit_of_the_network() {
                     let (mut network, mut encoder) = (Network::new(1, 1), Encoder::new(1, 1));
                     let vae = algorithm == Algorithm::Vae;
                     let encoder = vae.then_some(&mut encoder as &mut dyn Inference);
-                    let settings = Settings {
-                        algorithm,
-                        batch: 8,
-                        chain: 2,
-                        particles: if algorithm == Algorithm::Pgd { 4 } else { 1 },
-                        ..Settings::default()
-                    };
-                    let mut trainer = Trainer::new(settings, &images, &mut network, encoder).unwrap();
+                    let mut trainer =
+                        Trainer::new(short_steps(algorithm), &images, &mut network, encoder).unwrap();
                     if let Some(bytes) = &checkpoint {
                         trainer.load(bytes).unwrap();
                     }
@@ -231,19 +231,12 @@ impl Decoder for Disturbed<'_> {
 fn a_stopped_step_leaves_no_trace() {
     let images = mnist(20);
     for algorithm in ALL {
-        let settings = Settings {
-            algorithm,
-            batch: 8,
-            chain: 2,
-            particles: if algorithm == Algorithm::Pgd { 4 } else { 1 },
-            ..Settings::default()
-        };
         let run = |at: usize| {
             let flag = AtomicBool::new(false);
             let mut network = Disturbed { network: Network::new(1, 1), at, flag: &flag };
             let mut encoder = Encoder::new(1, 1);
             let encoder = (algorithm == Algorithm::Vae).then_some(&mut encoder as &mut dyn Inference);
-            let mut trainer = Trainer::new(settings.clone(), &images, &mut network, encoder).unwrap();
+            let mut trainer = Trainer::new(short_steps(algorithm), &images, &mut network, encoder).unwrap();
             trainer.stop_when(Stop(Some(&flag)));
             let mut stops = 0;
             while trainer.state().k < 2 {
@@ -257,8 +250,11 @@ fn a_stopped_step_leaves_no_trace() {
             }
             (saved(&trainer), stops)
         };
-        let passes = [("pgd", 2), ("abp", 3), ("short-run", 3), ("vae", 1)];
-        let passes = passes.iter().find(|p| p.0 == algorithm.to_string()).unwrap().1;
+        let passes = match algorithm {
+            Algorithm::Pgd => 2,
+            Algorithm::Abp | Algorithm::ShortRun => 3,
+            Algorithm::Vae => 1,
+        };
         let (whole, stops) = run(usize::MAX);
         assert_eq!(stops, 0);
         for at in 0..2 * passes {

@@ -25,6 +25,16 @@ pub(super) fn runs(columns: &[u32]) -> Vec<Run> {
         .collect()
 }
 
+impl Run {
+    /// Cuts the run into steps of `whole` columns if it has as many, the last of which begins earlier so that it is whole
+    /// too, else into single ones: where each begins.
+    #[inline(always)]
+    fn steps(self, whole: usize) -> (usize, impl Iterator<Item = usize>) {
+        let step = if self.len >= whole { whole } else { 1 };
+        (step, (0..self.len.div_ceil(step)).map(move |i| (i * step).min(self.len - step)))
+    }
+}
+
 /// Weights of successive hidden units: a row of `inputs` numbers for each.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a, F> {
@@ -64,11 +74,9 @@ fn to_lanes_of<F: Real, const FMA: bool, const L: usize>(
 ) {
     let Rows { w, inputs, units } = rows;
     for run in runs {
-        let mut i = 0;
-        while i < run.len {
-            if units == L && run.len >= L {
-                // The last block of a run begins earlier, so that it is whole: some are written twice.
-                i = i.min(run.len - L);
+        let (step, steps) = run.steps(if units == L { L } else { 1 });
+        for i in steps {
+            if step == L {
                 let mut block = [[F::default(); L]; L];
                 for l in 0..L {
                     block[l].copy_from_slice(&w[l * inputs + run.column + i..][..L]);
@@ -77,12 +85,10 @@ fn to_lanes_of<F: Real, const FMA: bool, const L: usize>(
                 for (j, lanes) in block.iter().enumerate() {
                     out[(run.at + i + j) * width..][..L].copy_from_slice(lanes);
                 }
-                i += L;
             } else {
                 for (l, out) in out[(run.at + i) * width..][..L].iter_mut().enumerate() {
                     *out = if l < units { w[l * inputs + run.column + i] } else { F::default() };
                 }
-                i += 1;
             }
         }
     }
@@ -121,10 +127,9 @@ fn to_rows_of<F: Real, const FMA: bool, const L: usize>(
     grad: &mut [F],
 ) {
     for run in runs {
-        let mut i = 0;
-        while i < run.len {
-            if units == L && run.len >= L {
-                i = i.min(run.len - L);
+        let (step, steps) = run.steps(if units == L { L } else { 1 });
+        for i in steps {
+            if step == L {
                 let mut block = [[F::default(); L]; L];
                 for j in 0..L {
                     block[j].copy_from_slice(&lanes[(run.at + i + j) * width..][..L]);
@@ -137,13 +142,11 @@ fn to_rows_of<F: Real, const FMA: bool, const L: usize>(
                         grad[j] = minus_precision * w[j] + scale * part[j];
                     }
                 }
-                i += L;
             } else {
                 for l in 0..units {
                     let at = l * inputs + run.column + i;
                     grad[at] = minus_precision * w[at] + scale * lanes[(run.at + i) * width + l];
                 }
-                i += 1;
             }
         }
     }
