@@ -176,7 +176,6 @@ def test_progress_is_shown_where_it_should_be(capfd):
     assert "/20 steps" in Terminal.text and Terminal.text.endswith("\r")
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("kind", ["built-in", "python"])
 def test_a_thousand_fits_leak_nothing(kind, rows):
     X, y = rows
@@ -186,6 +185,6 @@ def test_a_thousand_fits_leak_nothing(kind, rows):
         fit = motes.fit(model, particles=50, steps=3, burn_in=1, step_size=0.01, threads=1, **QUIET)
         fit.particles, fit.summary(), fit.resume(4, threads=1, **QUIET).trace
 
+    # The least that could leak, one cloud of 50 x 3 doubles in each fit, would be 1.2 MB.
     grown = growth(one, 1000)
-    # A state takes 250 KB here: one leaked in each fit would be 250 MB. Allocators may keep a few pages.
-    assert grown < 8 << 20, f"{grown / 2**20:.1f} MiB more after a thousand fits"
+    assert grown < 1 << 20, f"{grown / 2**20:.2f} MiB more after a thousand fits"

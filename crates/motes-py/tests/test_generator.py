@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 import time
 
 import numpy as np
@@ -316,7 +315,6 @@ def test_ctrl_c_stops_within_a_second_and_can_be_resumed(child, particles, batch
     assert 0 < float(out) - sent < 1.0
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("algorithm", ["pgd", "vae"])
 def test_a_hundred_trainings_leak_nothing(algorithm):
     model = motes.Generator.mnist(2)
@@ -327,4 +325,4 @@ def test_a_hundred_trainings_leak_nothing(algorithm):
 
     # The weights and what the optimiser remembers take 3 MB: one leaked in each training would be 300 MB.
     grown = growth(one, 100)
-    assert grown < 16 << 20, f"{grown / 2**20:.1f} MiB more after a hundred trainings"
+    assert grown < 1 << 20, f"{grown / 2**20:.2f} MiB more after a hundred trainings"
