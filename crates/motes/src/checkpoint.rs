@@ -5,11 +5,12 @@
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::files::{Durable, write_atomically};
-use crate::{Acceptance, Error, Real, State, instruction_set};
+use crate::{Acceptance, Error, Real, State, Ticker, instruction_set};
 
 const MAGIC: &[u8; 8] = b"MOTESCP1";
 /// A header holds a few numbers and the sizes of at most `MAX_PARTICLES` kept clouds.
@@ -310,6 +311,34 @@ impl Generations {
             .collect();
         paths.sort_unstable_by(|a, b| b.cmp(a));
         Ok(paths)
+    }
+}
+
+/// When checkpoints are to be written.
+pub struct Due {
+    /// Steps between them; by the clock without.
+    every: Option<u64>,
+    interval: Duration,
+    ticker: Ticker,
+}
+
+impl Due {
+    /// Every so many steps, or whenever the interval has passed.
+    pub fn new(every: Option<u64>, interval: Duration) -> Self {
+        Due { every, interval, ticker: Ticker::new(interval) }
+    }
+
+    /// Whether one is due after step k.
+    pub fn after(&mut self, k: u64) -> bool {
+        match self.every {
+            Some(every) => k.is_multiple_of(every),
+            None => self.ticker.tick(),
+        }
+    }
+
+    /// Hears how long one took: by the clock, writing must not take more than a tenth of the time.
+    pub fn written(&mut self, took: Duration) {
+        self.ticker = Ticker::new(self.interval.max(10 * took));
     }
 }
 

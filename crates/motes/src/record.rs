@@ -1,17 +1,21 @@
 //! The run directory: the only contract between computing and reading.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::checkpoint::{self, Generations, Header};
+pub use trace::TraceFile;
+
+use crate::checkpoint::{self, Due, Generations, Header};
 use crate::files::{Durable, csv_field, write_atomically};
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::npz::NpzWriter;
 use crate::settings::{Algorithm, Settings};
 use crate::summary::{Summary, posterior_moments, variational_draws};
-use crate::{Error, Model, Real, State, StepInfo, Ticker};
+use crate::{Error, Model, Real, State, StepInfo};
+
+mod trace;
 
 /// More components than this are not traced.
 const TRACED: usize = 1000;
@@ -30,15 +34,14 @@ pub struct Recording {
 /// A run directory open for writing.
 pub struct RunDirectory {
     path: PathBuf,
-    trace: BufWriter<File>,
-    trace_bytes: u64,
+    trace: TraceFile,
     recording: Recording,
     rows: TraceRows,
     generations: Generations,
     settings_digest: u32,
     /// Seconds spent before this process took over.
     seconds_before: f64,
-    ticker: Ticker,
+    due: Due,
     line: Vec<u8>,
 }
 
@@ -60,11 +63,10 @@ impl RunDirectory {
         settings: &Settings,
         recording: Recording,
     ) -> Result<Self, Error> {
-        let mut trace = claim(path)?;
+        let mut trace = TraceFile::claim(path)?;
         Self::write_config(path, config)?;
-        let header = trace_header(model, settings);
-        trace.write_all(header.as_bytes()).map_err(Error::write(&path.join("trace.csv")))?;
-        Ok(Self::open(path, trace, header.len() as u64, 0.0, settings, model.d_theta(), recording))
+        trace.replace(trace_header(model, settings).as_bytes())?;
+        Ok(Self::open(path, trace, 0.0, settings, model.d_theta(), recording))
     }
 
     /// Writes (or replaces) the config of a run.
@@ -83,7 +85,7 @@ impl RunDirectory {
         state: &mut State<F>,
     ) -> Result<(Self, Vec<String>), Error> {
         // Before anything is read or cut: another process may be at work.
-        let mut trace = open_locked(path)?;
+        let mut trace = TraceFile::open(path)?;
         let generations = Generations::new(checkpoint::directory(path));
         let (header, mut warnings) = generations.load(state)?;
         for warning in &mut warnings {
@@ -92,7 +94,6 @@ impl RunDirectory {
             warning.push_str(&format!(": {older}"));
         }
         let digest = settings_digest(settings, recording);
-        let text = trace_header(model, settings);
         let (trace_bytes, seconds) = match &header {
             Some(h) if h.settings != digest || state.k > settings.steps => {
                 return Err(Error::File {
@@ -101,7 +102,7 @@ impl RunDirectory {
                 });
             }
             Some(h) => (h.trace_bytes, h.seconds),
-            None => (text.len() as u64, 0.0),
+            None => (0, 0.0),
         };
         if let Some(h) = header.filter(|h| h.instruction_set != crate::instruction_set()) {
             warnings.push(format!(
@@ -110,30 +111,18 @@ impl RunDirectory {
                 crate::instruction_set()
             ));
         }
-        let file = path.join("trace.csv");
-        if state.k == 0 {
-            trace.set_len(0).and_then(|()| trace.write_all(text.as_bytes())).map_err(Error::write(&file))?;
+        match state.k {
+            0 => trace.replace(trace_header(model, settings).as_bytes())?,
+            _ => trace.cut_back(trace_bytes)?,
         }
-        let length = trace.metadata().map_err(Error::read(&file))?.len();
-        if length < trace_bytes {
-            return Err(Error::File {
-                path: file,
-                problem: format!(
-                    "has lost rows ({length} of {trace_bytes} bytes are left); start again with fit --config"
-                ),
-            });
-        }
-        trace.set_len(trace_bytes).map_err(Error::write(&file))?;
-        trace.seek(SeekFrom::End(0)).map_err(Error::write(&file))?;
         generations.forget_after(state.k)?;
-        let directory = Self::open(path, trace, trace_bytes, seconds, settings, model.d_theta(), recording);
+        let directory = Self::open(path, trace, seconds, settings, model.d_theta(), recording);
         Ok((directory, warnings))
     }
 
     fn open(
         path: &Path,
-        trace: File,
-        trace_bytes: u64,
+        trace: TraceFile,
         seconds_before: f64,
         settings: &Settings,
         d_theta: usize,
@@ -141,14 +130,13 @@ impl RunDirectory {
     ) -> Self {
         RunDirectory {
             path: path.to_path_buf(),
-            trace: BufWriter::with_capacity(1 << 16, trace),
-            trace_bytes,
+            trace,
             recording,
             rows: TraceRows::new(settings, d_theta, recording),
             generations: Generations::new(checkpoint::directory(path)),
             settings_digest: settings_digest(settings, recording),
             seconds_before,
-            ticker: Ticker::new(CHECKPOINT_INTERVAL),
+            due: Due::new(recording.checkpoint_every, CHECKPOINT_INTERVAL),
             line: Vec::new(),
         }
     }
@@ -172,37 +160,27 @@ impl RunDirectory {
     pub fn record<F: Real>(&mut self, info: &StepInfo<'_, F>) -> Result<(), Error> {
         self.line.clear();
         self.rows.append(info, &mut self.line);
-        self.trace_bytes += self.line.len() as u64;
-        self.trace.write_all(&self.line).map_err(|e| Error::write(&self.path.join("trace.csv"))(e))
+        self.trace.append(&self.line)
     }
 
     /// Takes over a trace that was recorded by [`TraceRows`], in place of all rows so far.
     pub fn replace_trace(&mut self, text: &[u8]) -> Result<(), Error> {
-        let file = self.path.join("trace.csv");
-        let rewound = self.trace.rewind().and_then(|()| self.trace.get_ref().set_len(0));
-        rewound.and_then(|()| self.trace.write_all(text)).map_err(Error::write(&file))?;
-        self.trace_bytes = text.len() as u64;
-        Ok(())
+        self.trace.replace(text)
     }
 
     /// Whether a checkpoint should be written after step k.
     pub fn checkpoint_is_due(&mut self, k: u64) -> bool {
-        match self.recording.checkpoint_every {
-            Some(every) => k.is_multiple_of(every),
-            None => self.ticker.tick(),
-        }
+        self.due.after(k)
     }
 
     /// Writes a checkpoint: the trace up to here first, then the state.
     pub fn checkpoint<F: Real>(&mut self, state: &State<F>, spent: Duration) -> Result<(), Error> {
         let began = Instant::now();
-        let synced = self.trace.flush().and_then(|()| self.trace.get_ref().sync_data());
-        synced.map_err(Error::write(&self.path.join("trace.csv")))?;
+        self.trace.sync()?;
         let seconds = self.seconds_before + spent.as_secs_f64();
-        let header = Header::of(state, self.settings_digest, self.trace_bytes, seconds);
+        let header = Header::of(state, self.settings_digest, self.trace.bytes(), seconds);
         self.generations.write(state, &header)?;
-        // Writing must not take more than a tenth of the time.
-        self.ticker = Ticker::new(CHECKPOINT_INTERVAL.max(10 * began.elapsed()));
+        self.due.written(began.elapsed());
         Ok(())
     }
 
@@ -308,57 +286,6 @@ pub fn trace_header<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Strin
 fn settings_digest(settings: &Settings, recording: Recording) -> u32 {
     let fixed = (Settings { steps: 0, ..settings.clone() }, recording.trace_every);
     checkpoint::digest(&serde_json::to_string(&fixed).expect("settings are plain data"))
-}
-
-/// Makes a run directory, or takes an empty one, and opens its trace as [`open_locked`] does.
-pub fn claim(path: &Path) -> Result<File, Error> {
-    match fs::read_dir(path) {
-        Ok(entries) => {
-            if entries.into_iter().any(|e| !e.is_ok_and(|e| is_false_start(&e))) {
-                return Err(not_empty(path));
-            }
-        }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            fs::create_dir_all(path).map_err(Error::write(path))?;
-        }
-        Err(e) => return Err(Error::write(path)(e)),
-    }
-    let trace = open_locked(path)?;
-    if trace.metadata().map_err(Error::read(path))?.len() > 0 {
-        return Err(not_empty(path)); // somebody else was faster
-    }
-    Ok(trace)
-}
-
-/// Opens the trace as it is, or a new one, and keeps every other process out for as long as it is open.
-pub fn open_locked(run: &Path) -> Result<File, Error> {
-    let path = run.join("trace.csv");
-    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-    let trace = open.map_err(Error::write(&path))?;
-    match trace.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(Error::Settings(format!(
-            "another motes is writing to {}; wait for it, or stop it first",
-            run.display()
-        ))),
-        // A file system without locks is no reason not to run.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(trace),
-    }
-}
-
-fn not_empty(run: &Path) -> Error {
-    Error::Settings(format!(
-        "{} is not empty and is left as it is; choose another --out, or continue that run with `motes resume`",
-        run.display()
-    ))
-}
-
-/// Whether an entry is what a run leaves behind that was killed before its config was written.
-fn is_false_start(entry: &fs::DirEntry) -> bool {
-    match entry.file_name().to_str() {
-        Some("config.toml.tmp") => true,
-        Some("trace.csv") => entry.metadata().is_ok_and(|m| m.is_file() && m.len() == 0),
-        _ => false,
-    }
 }
 
 /// The bytes of `posterior.npz` for a trace in memory.

@@ -1,17 +1,16 @@
 //! `motes fit generator` and its `motes resume`: the loop that owns stopping, recording, pictures and checkpoints.
 
-use std::fs::File;
-use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use motes::checkpoint::{self, Generations};
+use motes::checkpoint::{self, Due, Generations};
 use motes::files::{Durable, write_atomically};
 use motes::memory;
 use motes::npz::NpzWriter;
-use motes::record::{RunDirectory, claim, open_locked};
-use motes::{Ended, Error, Flow, Ticker};
+use motes::record::{RunDirectory, TraceFile};
+use motes::{Ended, Error, Flow};
 use motes_models::data::ImageSet;
 use motes_models::generator::{
     About, Algorithm, Damage, Decoder, Inference, Seen, Settings, Stop, Targets, Trainer, TrainingError,
@@ -29,7 +28,7 @@ use crate::progress::{Interrupt, thousands};
 
 /// How often a checkpoint is due when no number of steps is given.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(30);
-const TRACE_HEADER: &str = "k,loss,error,x_rms\n";
+const TRACE_HEADER: &[u8] = b"k,loss,error,x_rms\n";
 
 /// What can go wrong: a sentence, a [`motes::Error`] or a `TrainingError`, which the Python package tells apart.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -296,7 +295,7 @@ impl Plan {
             };
             directory.record(&seen)?;
             let stop = watch(&seen) == Flow::Stop && seen.k < self.steps;
-            if stop || directory.checkpoint_is_due(seen.k, self.config.checkpoint_every) {
+            if stop || directory.due.after(seen.k) {
                 directory.checkpoint(trainer, began.elapsed())?;
             }
             if stop {
@@ -371,92 +370,64 @@ impl Plan {
 /// A run directory open for writing.
 struct Directory {
     path: PathBuf,
-    trace: BufWriter<File>,
-    trace_bytes: u64,
+    trace: TraceFile,
     generations: Generations,
     digest: u32,
     /// Seconds spent before this process took over, then all.
     seconds: f64,
-    ticker: Ticker,
+    due: Due,
 }
 
 impl Directory {
     fn create(path: &Path, plan: &Plan, files: &[(&'static str, Vec<u8>)]) -> Result<Self, Error> {
-        let mut trace = claim(path)?;
+        let mut trace = TraceFile::claim(path)?;
         RunDirectory::write_config(path, &plan.text)?;
         for (name, bytes) in files {
             write_atomically(&path.join(name), Durable::Yes, |out| out.write_all(bytes))?;
         }
-        let file = path.join("trace.csv");
-        trace.write_all(TRACE_HEADER.as_bytes()).map_err(Error::io("write", &file))?;
-        Ok(Self::open(path, trace, TRACE_HEADER.len() as u64, 0.0, plan))
+        trace.replace(TRACE_HEADER)?;
+        Ok(Self::open(path, trace, 0.0, plan))
     }
 
-    fn open(path: &Path, trace: File, trace_bytes: u64, seconds: f64, plan: &Plan) -> Self {
+    fn open(path: &Path, trace: TraceFile, seconds: f64, plan: &Plan) -> Self {
         Directory {
             path: path.to_path_buf(),
-            trace: BufWriter::new(trace),
-            trace_bytes,
+            trace,
             generations: Generations::with_extension(checkpoint::directory(path), "safetensors"),
             digest: settings_digest(&plan.settings),
             seconds,
-            ticker: Ticker::new(CHECKPOINT_INTERVAL),
+            due: Due::new(plan.config.checkpoint_every, CHECKPOINT_INTERVAL),
         }
     }
 
     /// Brings the training to its last good checkpoint and the trace back to that step.
     fn resume(path: &Path, plan: &Plan, trainer: &mut Trainer<'_>) -> Result<Self, Failure> {
-        let file = path.join("trace.csv");
         // Before anything is read or cut: another process may be at work.
-        let mut trace = open_locked(path)?;
+        let mut trace = TraceFile::open(path)?;
         let about = last_checkpoint(path, plan, trainer)?;
-        let (k, trace_bytes, seconds) =
-            about.map_or((0, TRACE_HEADER.len() as u64, 0.0), |a| (a.k, a.trace_bytes, a.seconds));
-        let cut = (|| {
-            if k == 0 {
-                trace.set_len(0)?;
-                trace.write_all(TRACE_HEADER.as_bytes())?;
-            }
-            let length = trace.metadata()?.len();
-            if length >= trace_bytes {
-                trace.set_len(trace_bytes)?;
-                trace.seek(SeekFrom::End(0))?;
-            }
-            Ok(length)
-        })();
-        let length = cut.map_err(Error::io("write", &file))?;
-        if length < trace_bytes {
-            return Err(format!(
-                "{} has lost rows ({length} of {trace_bytes} bytes are left); start again with fit generator --config",
-                file.display()
-            )
-            .into());
+        let (k, seconds) = about.as_ref().map_or((0, 0.0), |a| (a.k, a.seconds));
+        match about {
+            Some(about) if k > 0 => trace.cut_back(about.trace_bytes)?,
+            _ => trace.replace(TRACE_HEADER)?,
         }
-        let directory = Self::open(path, trace, trace_bytes, seconds, plan);
+        let directory = Self::open(path, trace, seconds, plan);
         directory.generations.forget_after(k)?;
         Ok(directory)
     }
 
     fn record(&mut self, seen: &Seen) -> Result<(), Error> {
         let line = format!("{},{},{},{}\n", seen.k, seen.loss, seen.error, seen.x_rms);
-        self.trace_bytes += line.len() as u64;
-        self.trace.write_all(line.as_bytes()).map_err(Error::io("write", &self.path.join("trace.csv")))
-    }
-
-    fn checkpoint_is_due(&mut self, k: u64, every: Option<u64>) -> bool {
-        every.map_or_else(|| self.ticker.tick(), |every| k.is_multiple_of(every))
+        self.trace.append(line.as_bytes())
     }
 
     /// Writes a checkpoint: the trace up to here first, then the training.
     fn checkpoint(&mut self, trainer: &Trainer<'_>, spent: Duration) -> Result<(), Error> {
         let began = Instant::now();
-        let synced = self.trace.flush().and_then(|()| self.trace.get_ref().sync_data());
-        synced.map_err(Error::io("write", &self.path.join("trace.csv")))?;
+        self.trace.sync()?;
         let seconds = self.seconds + spent.as_secs_f64();
         self.generations
-            .write_as(trainer.state().k, |out| trainer.save(self.digest, self.trace_bytes, seconds, out))?;
-        // Writing must not take more than a tenth of the time.
-        self.ticker = Ticker::new(CHECKPOINT_INTERVAL.max(10 * began.elapsed()));
+            .write_as(trainer.state().k, |out| trainer.save(self.digest, self.trace.bytes(), seconds, out))?;
+        self.due.written(began.elapsed());
         Ok(())
     }
 }

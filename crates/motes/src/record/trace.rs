@@ -1,0 +1,113 @@
+//! `trace.csv` as a file that grows: locked, counted in bytes, cut back when a run goes on from a checkpoint.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// The trace of a run directory, open for writing at its end. Nobody else can open it for as long as it is.
+pub struct TraceFile {
+    path: PathBuf,
+    file: BufWriter<File>,
+    bytes: u64,
+}
+
+impl TraceFile {
+    /// Makes a run directory, or takes an empty one, and opens its trace.
+    pub fn claim(run: &Path) -> Result<Self, Error> {
+        match fs::read_dir(run) {
+            Ok(entries) => {
+                if entries.into_iter().any(|e| !e.is_ok_and(|e| is_false_start(&e))) {
+                    return Err(not_empty(run));
+                }
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                fs::create_dir_all(run).map_err(Error::write(run))?;
+            }
+            Err(e) => return Err(Error::write(run)(e)),
+        }
+        let trace = Self::open(run)?;
+        match trace.bytes {
+            0 => Ok(trace),
+            _ => Err(not_empty(run)), // somebody else was faster
+        }
+    }
+
+    /// Opens the trace of a run, or a new one; what it holds is kept until it is [replaced](Self::replace) or
+    /// [cut back](Self::cut_back).
+    pub fn open(run: &Path) -> Result<Self, Error> {
+        let path = run.join("trace.csv");
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = open.map_err(Error::write(&path))?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::Settings(format!(
+                    "another motes is writing to {}; wait for it, or stop it first",
+                    run.display()
+                )));
+            }
+            // A file system without locks is no reason not to run.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        let bytes = file.metadata().map_err(Error::read(&path))?.len();
+        Ok(TraceFile { path, file: BufWriter::with_capacity(1 << 16, file), bytes })
+    }
+
+    /// How long the trace is, with what is still to be written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Writes a text in place of all that is there.
+    pub fn replace(&mut self, text: &[u8]) -> Result<(), Error> {
+        let rewound = self.file.rewind().and_then(|()| self.file.get_ref().set_len(0));
+        rewound.map_err(Error::write(&self.path))?;
+        self.bytes = 0;
+        self.append(text)
+    }
+
+    /// Forgets what comes after the first `bytes`.
+    pub fn cut_back(&mut self, bytes: u64) -> Result<(), Error> {
+        if self.bytes < bytes {
+            return Err(Error::File {
+                path: self.path.clone(),
+                problem: format!(
+                    "has lost rows ({} of {bytes} bytes are left); start again with fit --config",
+                    self.bytes
+                ),
+            });
+        }
+        let cut = self.file.get_ref().set_len(bytes).and_then(|()| self.file.seek(SeekFrom::End(0)));
+        self.bytes = cut.map_err(Error::write(&self.path))?;
+        Ok(())
+    }
+
+    /// Adds rows.
+    pub fn append(&mut self, rows: &[u8]) -> Result<(), Error> {
+        self.bytes += rows.len() as u64;
+        self.file.write_all(rows).map_err(|e| Error::write(&self.path)(e))
+    }
+
+    /// Brings all rows to the disk.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_data());
+        synced.map_err(Error::write(&self.path))
+    }
+}
+
+fn not_empty(run: &Path) -> Error {
+    Error::Settings(format!(
+        "{} is not empty and is left as it is; choose another --out, or continue that run with `motes resume`",
+        run.display()
+    ))
+}
+
+/// Whether an entry is what a run leaves behind that was killed before its config was written.
+fn is_false_start(entry: &fs::DirEntry) -> bool {
+    match entry.file_name().to_str() {
+        Some("config.toml.tmp") => true,
+        Some("trace.csv") => entry.metadata().is_ok_and(|m| m.is_file() && m.len() == 0),
+        _ => false,
+    }
+}
