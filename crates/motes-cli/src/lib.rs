@@ -27,7 +27,8 @@ pub mod models;
 mod paper;
 #[doc(hidden)]
 pub mod predict;
-mod progress;
+#[doc(hidden)]
+pub mod progress;
 #[doc(hidden)]
 pub mod report;
 #[doc(hidden)]

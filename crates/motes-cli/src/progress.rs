@@ -9,11 +9,82 @@ use indicatif::{ProgressBar, ProgressStyle};
 use motes::{Flow, Observer, Real, StepInfo, Ticker};
 use motes_models::generator::Stop;
 
-const LINE_SECONDS: u64 = 10;
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How far something has come, on stderr.
+pub enum Gauge {
+    /// For a terminal.
+    Bar(ProgressBar),
+    /// For a file or a pipe.
+    Lines {
+        last: Instant,
+    },
+    Quiet,
+}
+
+impl Gauge {
+    /// Towards `total`, with what `right` says to the right of the bar (in indicatif's words) and a label to its left.
+    pub fn new(total: u64, label: &str, right: &str, quiet: bool) -> Self {
+        match (quiet, std::io::stderr().is_terminal()) {
+            (true, _) => Gauge::Quiet,
+            (false, false) => Gauge::Lines { last: Instant::now() },
+            (false, true) => {
+                let gap = if label.is_empty() { "" } else { "  " };
+                let template = format!("{{prefix}}{gap}{{wide_bar:.cyan/dim}} {right}");
+                let style = ProgressStyle::with_template(&template).expect("a valid template");
+                Gauge::Bar(ProgressBar::new(total).with_style(style).with_prefix(label.to_string()))
+            }
+        }
+    }
+
+    /// Moves the bar and sets its message, or says a line if the last one was a while ago.
+    pub fn show(&mut self, done: u64, message: impl FnOnce() -> String, line: impl FnOnce() -> String) {
+        match self {
+            Gauge::Quiet => {}
+            Gauge::Bar(bar) => {
+                bar.set_message(message());
+                bar.set_position(done);
+            }
+            Gauge::Lines { last } if last.elapsed() >= LINE_INTERVAL => {
+                *last = Instant::now();
+                say!("{}", line());
+            }
+            Gauge::Lines { .. } => {}
+        }
+    }
+
+    /// Says something beside the bar.
+    pub fn aside(&self, line: &str) {
+        match self {
+            Gauge::Bar(bar) => bar.suspend(|| say!("{line}")),
+            Gauge::Lines { .. } => say!("{line}"),
+            Gauge::Quiet => {}
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        if let Gauge::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Seconds as people would say them.
+pub fn clock(seconds: f64) -> String {
+    let (minutes, hours) = (seconds / 60.0, seconds / 3600.0);
+    match seconds {
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{minutes:.0} min"),
+        s if s < 172_800.0 => format!("{hours:.0} h"),
+        s if s < 6.4e7 => format!("{:.0} days", hours / 24.0),
+        _ => format!("{:.0} years", hours / 8766.0),
+    }
+}
 
 /// Shows how far a run has come.
 pub struct Progress {
-    style: Style,
+    gauge: Gauge,
     began: Instant,
     first: Option<u64>,
     steps: u64,
@@ -22,80 +93,47 @@ pub struct Progress {
     /// Where time is the goal, not a number of steps.
     budget: Option<Duration>,
     ticker: Ticker,
-    last_line: Instant,
-}
-
-enum Style {
-    Bar(ProgressBar),
-    Lines,
-    Quiet,
 }
 
 impl Progress {
     /// Progress towards `steps` steps or the end of a time budget, in lines that begin with a label.
     pub fn new(steps: u64, budget: Option<Duration>, label: String, quiet: bool) -> Self {
-        let style = match (quiet, std::io::stderr().is_terminal()) {
-            (true, _) => Style::Quiet,
-            (false, false) => Style::Lines,
-            (false, true) => {
-                let bar = ProgressBar::new(budget.map_or(steps, |b| b.as_millis() as u64));
-                let template = match budget {
-                    None => "{prefix}{wide_bar:.cyan/dim} {human_pos}/{human_len} steps  {msg}  ETA {eta}",
-                    Some(_) => "{prefix}{wide_bar:.cyan/dim} {msg}  ETA {eta}",
-                };
-                bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
-                let gap = if label.is_empty() { "" } else { "  " };
-                bar.set_prefix(format!("{label}{gap}"));
-                Style::Bar(bar)
-            }
+        let gauge = match budget {
+            None => Gauge::new(steps, &label, "{human_pos}/{human_len} steps  {msg}", quiet),
+            Some(time) => Gauge::new(time.as_millis() as u64, &label, "{msg}", quiet),
         };
-        let now = Instant::now();
         let ticker = Ticker::new(Duration::from_millis(50));
-        Progress { style, began: now, first: None, steps, label, budget, ticker, last_line: now }
+        Progress { gauge, began: Instant::now(), first: None, steps, label, budget, ticker }
     }
 
     /// Takes the bar away.
     pub fn finish(&self) {
-        if let Style::Bar(bar) = &self.style {
-            bar.finish_and_clear();
-        }
+        self.gauge.finish();
     }
 }
 
 impl<F: Real> Observer<F> for Progress {
     fn observe(&mut self, info: &StepInfo<'_, F>) -> Flow {
         let first = *self.first.get_or_insert(info.k);
-        if !self.ticker.tick() {
+        if !self.ticker.tick() || info.k == first {
             return Flow::Continue;
         }
-        let elapsed = self.began.elapsed();
-        let rate = (info.k - first) as f64 / elapsed.as_secs_f64();
-        match &self.style {
-            Style::Quiet => {}
-            Style::Bar(bar) => {
-                let message = format!("{} steps/s", grouped(rate));
-                match self.budget {
-                    None => bar.set_position(info.k),
-                    Some(_) => bar.set_position(elapsed.saturating_sub(info.metrics_time).as_millis() as u64),
-                }
-                bar.set_message(match self.budget {
-                    None => message,
-                    Some(_) => format!("{} steps  {message}", thousands(&info.k.to_string())),
-                });
+        let (k, elapsed) = (info.k, self.began.elapsed());
+        let rate = (k - first) as f64 / elapsed.as_secs_f64();
+        let speed = format!("{} steps/s", grouped(rate));
+        let label = if self.label.is_empty() { String::new() } else { format!("{}: ", self.label) };
+        match self.budget {
+            None => {
+                let left = clock((self.steps - k) as f64 / rate);
+                let line = || format!("{label}step {k} of {}, {speed}, {left} to go", self.steps);
+                self.gauge.show(k, || format!("{speed}  ETA {left}"), line);
             }
-            Style::Lines => {
-                if self.last_line.elapsed() >= Duration::from_secs(LINE_SECONDS) && rate > 0.0 {
-                    self.last_line = Instant::now();
-                    let label =
-                        if self.label.is_empty() { String::new() } else { format!("{}: ", self.label) };
-                    let (of, left) = match self.budget {
-                        None => (format!(" of {}", self.steps), (self.steps - info.k) as f64 / rate),
-                        Some(budget) => {
-                            (String::new(), budget.saturating_sub(elapsed - info.metrics_time).as_secs_f64())
-                        }
-                    };
-                    say!("{label}step {}{of}, {} steps/s, {left:.0} s to go", info.k, grouped(rate));
-                }
+            Some(budget) => {
+                let spent = elapsed.saturating_sub(info.metrics_time);
+                let left = clock(budget.saturating_sub(spent).as_secs_f64());
+                let message = || format!("{} steps  {speed}  ETA {left}", thousands(&k.to_string()));
+                let line = || format!("{label}step {k}, {speed}, {left} to go");
+                self.gauge.show(spent.as_millis() as u64, message, line);
             }
         }
         Flow::Continue
@@ -165,4 +203,24 @@ pub fn thousands(digits: &str) -> String {
         out.push(c);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clock;
+
+    #[test]
+    fn times_that_are_left_read_well() {
+        for (seconds, said) in [
+            (0.4, "0 s"),
+            (89.0, "89 s"),
+            (90.0, "2 min"),
+            (5399.0, "90 min"),
+            (5400.0, "2 h"),
+            (172_800.0, "2 days"),
+            (1e12, "31688 years"),
+        ] {
+            assert_eq!(clock(seconds), said);
+        }
+    }
 }

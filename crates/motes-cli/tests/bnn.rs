@@ -368,7 +368,7 @@ fn progress_has_a_rate_and_an_eta() {
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let line = lines.map(|l| l.unwrap()).find(|l| l.starts_with("step ") && l.contains(" of ")).unwrap();
     assert!(
-        line.contains(" of 1000000, ") && line.contains(" steps/s, ") && line.ends_with(" s to go"),
+        line.contains(" of 1000000, ") && line.contains(" steps/s, ") && line.ends_with(" to go"),
         "{line}"
     );
     child.kill().unwrap();

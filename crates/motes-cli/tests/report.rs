@@ -3,7 +3,6 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
 
 use common::{Place, summary, tidy};
 use serde_json::{Value, json};
@@ -429,18 +428,4 @@ fn bad_input_ends_in_one_sentence() {
     damage("a/posterior.npz", &npz, &["a/posterior.npz has a damaged array 'clouds'", "`motes resume a`"]);
     fs::remove_file(place.path("a/trace.csv")).unwrap();
     place.refuses("report a", &["a/trace.csv", ";"]);
-}
-
-#[test]
-fn a_report_is_quick() {
-    // The promise is 15 ms on an idle machine; this only catches what grows out of hand.
-    let place = Place::in_memory();
-    place.quietly("fit hierarchical --out a");
-    let began = std::time::Instant::now();
-    for _ in 0..10 {
-        place.motes("report a").ok();
-    }
-    let each = began.elapsed() / 10;
-    assert!(each.as_millis() < 400, "{each:?}");
-    assert!(Path::new(&place.path("a/report.html")).exists());
 }

@@ -23,6 +23,8 @@ mod _core {
     #[pymodule_export]
     use super::run::{Run, fit, load};
     #[pymodule_export]
+    use super::watch::clock;
+    #[pymodule_export]
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 }

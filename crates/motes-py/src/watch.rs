@@ -12,6 +12,12 @@ use pyo3::prelude::*;
 
 use crate::callables::{PyReal, Trouble};
 
+/// Seconds as people would say them.
+#[pyfunction]
+pub fn clock(seconds: f64) -> String {
+    motes_cli::progress::clock(seconds)
+}
+
 /// How often Python may interrupt and progress is shown.
 const INTERVAL: Duration = Duration::from_millis(100);
 

@@ -258,9 +258,7 @@ pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
         let mut progress = Progress::new(count as u64, "images", args.output.quiet);
         let search = Search { seed: args.seed, steps: args.steps, ..Search::default() };
         let filled = Filled::of(&mut *task.run.decoder, &original, &hole, &search, &mut |done| {
-            if done > 0 {
-                progress.show(done as u64, |_| "inpainted".into());
-            }
+            progress.show(done as u64, |_| "inpainted".into());
             Flow::Continue
         });
         progress.finish();

@@ -1,14 +1,11 @@
 //! How far the replicates have come: a bar on a terminal, a line now and then elsewhere.
 
 use std::collections::HashMap;
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
-
-use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Instant;
 
 use super::replicates::{Job, Needs, Outcomes};
+use crate::progress::{Gauge, clock};
 
-const LINE_SECONDS: u64 = 10;
 /// Seconds of work of which people are told beforehand.
 const LONG: f64 = 300.0;
 
@@ -22,10 +19,10 @@ struct Item {
 /// Shows items, replicates and the time that is left.
 pub struct Display {
     items: Vec<Item>,
-    bar: Option<ProgressBar>,
+    gauge: Gauge,
+    jobs_done: u64,
     workers: f64,
     began: Instant,
-    last_line: Instant,
     /// Estimated seconds of work: done here, and left.
     spent: f64,
     left: f64,
@@ -43,17 +40,11 @@ impl Display {
                 Item { name: need.item, jobs, done: reused, reused }
             })
             .collect();
-        let bar = (std::io::stderr().is_terminal() && !todo.is_empty()).then(|| {
-            let bar = ProgressBar::new(todo.len() as u64);
-            let template = "{msg}  {wide_bar:.cyan/dim}  {human_pos}/{human_len} replicates  {prefix}";
-            bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
-            bar
-        });
+        let gauge = Gauge::new(todo.len() as u64, "", "{human_pos}/{human_len} replicates  {msg}", false);
         let left = todo.iter().map(|j| j.seconds()).sum();
-        let (now, workers) = (Instant::now(), workers as f64);
-        let parts = HashMap::new();
-        let mut display =
-            Display { items, bar, workers, began: now, last_line: now, spent: 0.0, left, parts };
+        let (began, workers) = (Instant::now(), workers as f64);
+        let (jobs_done, spent, parts) = (0, 0.0, HashMap::new());
+        let mut display = Display { items, gauge, jobs_done, workers, began, spent, left, parts };
         if display.left / display.workers > LONG {
             let (eta, kept) = (display.eta(), "what is done is kept if you stop it");
             say!("about {eta} of work for {workers} cores of this kind; {kept}");
@@ -76,10 +67,8 @@ impl Display {
         for item in &mut self.items {
             item.done += usize::from(item.jobs.contains(&job.name));
         }
+        self.jobs_done += 1;
         self.job_goes_on(job, 1.0);
-        if let Some(bar) = &self.bar {
-            bar.inc(1);
-        }
     }
 
     /// Says that an item is complete.
@@ -92,46 +81,25 @@ impl Display {
             (all, 0) => format!("{name}: done, {all} replicates"),
             (all, reused) => format!("{name}: done, {all} replicates, {reused} of them reused"),
         };
-        match &self.bar {
-            Some(bar) => bar.suspend(|| say!("{line}")),
-            None => say!("{line}"),
-        }
+        self.gauge.aside(&line);
     }
 
     pub fn tick(&mut self) {
         let Some(item) = self.items.iter().find(|item| item.done < item.jobs.len()) else { return };
         let shown = format!("{} {}/{}", item.name, item.done, item.jobs.len());
-        match &self.bar {
-            Some(bar) => {
-                bar.set_message(shown);
-                bar.set_prefix(format!("ETA {}", self.eta()));
-                bar.tick();
-            }
-            None if self.last_line.elapsed() >= Duration::from_secs(LINE_SECONDS) => {
-                self.last_line = Instant::now();
-                say!("{shown} replicates, {} to go", self.eta());
-            }
-            None => {}
-        }
+        let left = self.eta();
+        let line = || format!("{shown} replicates, {left} to go");
+        self.gauge.show(self.jobs_done, || format!("{shown}  ETA {left}"), line);
     }
 
     /// From the pace so far, or from the estimates where there is none yet.
     fn eta(&self) -> String {
         let elapsed = self.began.elapsed().as_secs_f64();
         let pace = if self.spent > 0.0 { elapsed / self.spent } else { 1.0 / self.workers };
-        let seconds = (self.left * pace).max(0.0);
-        let (minutes, hours) = (seconds / 60.0, seconds / 3600.0);
-        match seconds {
-            s if s < 90.0 => format!("{s:.0} s"),
-            s if s < 5400.0 => format!("{minutes:.0} min"),
-            s if s < 172_800.0 => format!("{hours:.0} h"),
-            _ => format!("{:.0} days", hours / 24.0),
-        }
+        clock((self.left * pace).max(0.0))
     }
 
     pub fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.gauge.finish();
     }
 }

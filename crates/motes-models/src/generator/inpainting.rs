@@ -74,7 +74,7 @@ impl Plateau {
 }
 
 /// Searches for the latents of each image, seeing only the values where `seen` holds. `told` hears after each step how
-/// many images are done and may stop the search, which then has found nothing. Images are searched for independently:
+/// many images' worth of the search is done and may stop it, which then has found nothing. Images are searched for independently:
 /// none depends on its company.
 pub fn inpaint(
     decoder: &mut dyn Decoder,
@@ -173,7 +173,8 @@ fn search_chunk(
         });
         // Starts are in the order of their images.
         let at_work = running.chunk_by(|a, b| a.image == b.image).count();
-        if told(first + count - at_work) == Flow::Stop {
+        let by_steps = (count as u64 * (k + 1) / search.steps) as usize;
+        if told(first + by_steps.max(count - at_work)) == Flow::Stop {
             return None;
         }
     }

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any
 
+from ._core import clock
+
 #: Seconds between plain lines.
 _LINE = 10.0
 
@@ -26,18 +28,18 @@ class Progress:
         rate = max(k - self._first, 0) / max(now - self._began, 1e-9)
         if rate == 0.0:
             return
-        left, unit = (steps - k) / rate, self._unit
+        left, unit = clock((steps - k) / rate), self._unit
         speed = f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.2g} {unit}/s"
         if self._bar:
             filled = round(30 * k / steps)
             self._write(
                 f"{self._label}[{'#' * filled}{'.' * (30 - filled)}] {k:,}/{steps:,} {unit}  "
-                f"{speed}  ETA {left:.0f} s"
+                f"{speed}  ETA {left}"
             )
         elif now - self._last >= _LINE:
             self._last = now
             print(
-                f"{self._label}{unit} {k} of {steps}, {speed}, {left:.0f} s to go",
+                f"{self._label}{unit} {k} of {steps}, {speed}, {left} to go",
                 file=sys.stderr,
                 flush=True,
             )
