@@ -168,12 +168,25 @@ def start(motes):
     """Wall time from the start of the process until it has written its files and ended."""
     rows = []
     print('| from start to files | least ms | median ms | asked ms | met |\n|---|---:|---:|---:|---|')
-    for name, flags in [('a small fit (300 steps)', ['--steps', 300]), ('the default fit (5000 steps)', [])]:
-        wall = [1e3 * fit(motes, ['hierarchical', *flags])[1] for _ in range(21)][1:]
-        row = dict(case=name, least_ms=min(wall), median_ms=statistics.median(wall), asked_ms=100, met=statistics.median(wall) < 100)
+
+    def measure(name, command, asked, once):
+        wall = [1e3 * once() for _ in range(21)][1:]
+        row = dict(case=name, least_ms=min(wall), median_ms=statistics.median(wall), asked_ms=asked)
         rows.append(row)
-        command = ' '.join(['motes fit hierarchical', *map(str, flags)])
-        print(f"| {name}: `{command}` | {digits(row['least_ms'])} | {digits(row['median_ms'])} | < 100 | {'yes' if row['met'] else 'NO'} |", flush=True)
+        verdict = f"< {asked} | {'yes' if row['median_ms'] < asked else 'NO'}" if asked else ' | '
+        print(f"| {name}: `{command}` | {digits(row['least_ms'])} | {digits(row['median_ms'])} | {verdict} |", flush=True)
+
+    for name, flags in [('a small fit (300 steps)', ['--steps', 300]), ('the default fit (5000 steps)', [])]:
+        measure(name, ' '.join(['motes fit hierarchical', *map(str, flags)]), 100, lambda: fit(motes, ['hierarchical', *flags])[1])
+    with tempfile.TemporaryDirectory(dir=OUT, prefix='run-') as folder:
+        subprocess.run([motes, 'fit', 'hierarchical', '--quiet', '--out', folder], check=True)
+
+        def report():
+            began = time.perf_counter()
+            subprocess.run([motes, 'report', folder], check=True, capture_output=True)
+            return time.perf_counter() - began
+
+        measure('its report', 'motes report RUN', None, report)
     print()
     return rows
 
