@@ -64,7 +64,9 @@ impl TraceFile {
         let rewound = self.file.rewind().and_then(|()| self.file.get_ref().set_len(0));
         rewound.map_err(Error::write(&self.path))?;
         self.bytes = 0;
-        self.append(text)
+        self.append(text)?;
+        // Whoever reads the run of a process at work finds at least the names of the columns.
+        self.file.flush().map_err(Error::write(&self.path))
     }
 
     /// Forgets what comes after the first `bytes`.
