@@ -29,13 +29,13 @@ test-python-full:
 bench:
 	bash bench/run.sh
 
-# Writes docs/results.md and its figures: the paper's number of replicates where that takes minutes, fewer for the network, and
-# generators far smaller than the paper's (half an hour).
+# Writes docs/results.md and its figures: the paper's number of replicates, and generators far smaller than the paper's (half an
+# hour).
 results:
 	cargo build --release
 	target/release/motes paper fig1 fig2 radii fig3 table1 table3 --full --out runs/paper
 	target/release/motes paper table4 --quick --out runs/paper
-	target/release/motes paper fig4 table2 --out runs/paper --docs docs
+	target/release/motes paper fig4 table2 --full --out runs/paper --docs docs
 
 # Opens real reports in Chromium, which it installs if need be. Screenshots go to a temporary directory that it names.
 test-browser:

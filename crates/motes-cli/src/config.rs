@@ -65,7 +65,8 @@ pub(crate) use config;
 config! {
     /// Everything that determines a run. A field that is `None` was not chosen.
     Config {
-        /// Read the data from a CSV file with a header [default: generated or embedded data]
+        /// Read the data from a CSV file with a header, or images from an IDX file, gzipped or not (bnn) [default: generated or
+        /// embedded data]
         #[arg(long, value_name = "FILE", help_heading = "Data")]
         data: PathBuf,
         /// The column to explain [default: the last]
@@ -74,7 +75,7 @@ config! {
         /// Columns to leave out (logistic, bnn) [default: id, of the embedded data]
         #[arg(long, value_name = "COL,...", value_delimiter = ',', help_heading = "Data")]
         drop: Vec<String>,
-        /// A CSV file to test on, standardised with the training moments (logistic)
+        /// A CSV file to test on, standardised with the training moments (logistic, bnn)
         #[arg(long, value_name = "FILE", help_heading = "Data")]
         test: PathBuf,
         /// The fraction of rows to test on; 0 trains on everything (logistic, bnn) [default: 0.2]
@@ -159,7 +160,7 @@ config! {
         /// The initial value of theta [default: 0]
         #[arg(long, value_name = "X", allow_hyphen_values = true, help_heading = "Algorithm")]
         init_theta: f64,
-        /// The initial value of all particles, or prior [default: 0]
+        /// The initial value of all particles, or prior [default: by model]
         #[arg(long, value_name = "X|prior", allow_hyphen_values = true, help_heading = "Algorithm")]
         init_particles: InitParticles,
         /// The seed of all randomness [default: 0]

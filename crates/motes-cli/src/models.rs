@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use motes::memory::Shape;
 use motes::settings::{InitParticles, Preconditioner, unknown};
 use motes::{Model, Real};
-use motes_models::data::{self, Classification, ImageTask, Moments, TaskOptions, wisconsin};
+use motes_models::data::{self, Classification, ImageTask, Moments, Split, TaskOptions, wisconsin};
 use motes_models::logistic::Options;
 use motes_models::{Bnn, Hierarchical, Logistic, Products};
 use serde::{Deserialize, Serialize};
@@ -158,7 +158,7 @@ fn refuse_foreign_flags(model: &str, config: &Config) -> Result<(), String> {
         (toy, "--true-theta", config.true_theta.is_some()),
         (&["hierarchical", "bnn"], "--data-seed", config.data_seed.is_some()),
         (classifiers, "--drop", config.drop.is_some()),
-        (regression, "--test", config.test.is_some()),
+        (classifiers, "--test", config.test.is_some()),
         (classifiers, "--test-fraction", config.test_fraction.is_some()),
         (classifiers, "--split-seed", config.split_seed.is_some()),
         (classifiers, "--no-standardize", config.no_standardize.is_some()),
@@ -253,21 +253,8 @@ fn logistic_of(
     if let Some(moments) = &moments {
         moments.apply(&mut all.features);
     }
-    let (train, test) = match &config.test {
-        Some(path) => {
-            if config.test_fraction.is_some_and(|f| f != 0.0) || config.split_seed.is_some() {
-                return Err("--test names a test set, so there is nothing to split; leave --test-fraction and --split-seed out".into());
-            }
-            let bytes = read(path)?;
-            let table = data::read_table(&bytes, &path.display().to_string())?;
-            let mut test = data::classification_like(&table, &all)?;
-            note_dropped(&mut notes, path, test.rows_dropped);
-            if let Some(moments) = &moments {
-                moments.apply(&mut test.features);
-            }
-            digest = data::sha256(format!("{digest}{}", data::sha256(&bytes)).as_bytes());
-            (all, Some(test))
-        }
+    let (train, test) = match test_set(config, &all, moments.as_ref(), &mut notes, &mut digest)? {
+        Some(test) => (all, Some(test)),
         None => {
             let fraction = *config.test_fraction.get_or_insert(0.2);
             let seed = *config.split_seed.get_or_insert(0);
@@ -300,17 +287,47 @@ fn logistic_of(
     Ok(Source { spec, sha256: digest, notes, remember: Some(remember) })
 }
 
+/// The rows of --test, prepared as those to train on were; `digest` then stands for both files.
+fn test_set(
+    config: &Config,
+    train: &Classification,
+    moments: Option<&Moments>,
+    notes: &mut Vec<String>,
+    digest: &mut String,
+) -> Result<Option<Classification>, Box<dyn std::error::Error>> {
+    let Some(path) = &config.test else { return Ok(None) };
+    if config.test_fraction.is_some_and(|f| f != 0.0) || config.split_seed.is_some() {
+        return Err("--test names a test set, so there is nothing to split; leave --test-fraction and --split-seed out".into());
+    }
+    let bytes = read(path)?;
+    let table = data::read_table(&bytes, &path.display().to_string())?;
+    let mut test = data::classification_like(&table, train)?;
+    note_dropped(notes, path, test.rows_dropped);
+    if let Some(moments) = moments {
+        moments.apply(&mut test.features);
+    }
+    *digest = data::sha256(format!("{digest}{}", data::sha256(&bytes)).as_bytes());
+    Ok(Some(test))
+}
+
 fn bnn(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
-    let test_fraction = *config.test_fraction.get_or_insert(0.2);
-    let split_seed = *config.split_seed.get_or_insert(0);
     let bytes = config.data.as_ref().map(read).transpose()?;
     let images = bytes.as_deref().is_none_or(data::looks_like_idx);
     if images {
-        if config.target.is_some() || config.drop.is_some() || config.no_standardize.is_some() {
+        let of_tables = [
+            config.target.is_some(),
+            config.drop.is_some(),
+            config.no_standardize.is_some(),
+            config.test.is_some(),
+        ];
+        if of_tables.contains(&true) {
             return Err(
-                "--target, --drop and --no-standardize are for CSV files; leave them out with images".into(),
+                "--target, --drop, --no-standardize and --test are for CSV files; leave them out with images"
+                    .into(),
             );
         }
+        let test_fraction = *config.test_fraction.get_or_insert(0.2);
+        let split_seed = *config.split_seed.get_or_insert(0);
         let seed = *config.data_seed.get_or_insert(0);
         let classes = config.classes.get_or_insert_with(|| vec![4, 9]).clone();
         let subsample = Some(*config.subsample.get_or_insert(1000)).filter(|m| *m > 0);
@@ -333,7 +350,8 @@ fn bnn(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
         };
         let names: Vec<String> = classes.iter().map(u8::to_string).collect();
         let notes = vec![format!("images of {} as classes 0 to {}", names.join(", "), names.len() - 1)];
-        Ok(network(config, task, ("label".to_string(), names, Vec::new()), notes, sha256))
+        let columns = Columns { target: "label".into(), classes: names, features: Vec::new(), dropped: 0 };
+        Ok(network(config, task, columns, notes, sha256))
     } else {
         if config.classes.is_some() || config.subsample.is_some() || config.labels.is_some() {
             return Err("--classes, --subsample and --labels are for images in the IDX format; leave them out with a CSV file".into());
@@ -350,32 +368,65 @@ fn network_of(
     config: &mut Config,
     mut all: Classification,
     name: &str,
-    sha256: String,
+    mut digest: String,
 ) -> Result<Source, Box<dyn std::error::Error>> {
     let mut notes = Vec::new();
-    let test_fraction = *config.test_fraction.get_or_insert(0.2);
-    let split_seed = *config.split_seed.get_or_insert(0);
     config.target = Some(all.target.clone());
     note_dropped(&mut notes, Path::new(name), all.rows_dropped);
+    let labelled: Vec<String> =
+        all.classes.iter().enumerate().map(|(l, c)| format!("'{c}' is {l}")).collect();
+    notes.push(format!("{}: {}", all.target, labelled.join(", ")));
     let inputs = all.feature_names.len();
-    let (mut mean, mut std) = (vec![0.0; inputs], vec![1.0; inputs]);
+    let mut moments = Moments { mean: vec![0.0; inputs], std: vec![1.0; inputs] };
     if !*config.no_standardize.get_or_insert(false) {
-        let moments = Moments::of(&all.features, &all.feature_names)?;
+        moments = Moments::of(&all.features, &all.feature_names)?;
         moments.apply(&mut all.features);
-        (mean, std) = (moments.mean, moments.std);
     }
-    let split = data::train_test_split(all.rows(), test_fraction, split_seed)?;
-    let (rows, classes) = (all.rows(), all.classes.len());
-    let (features, labels) = (all.features, all.labels);
-    let task = ImageTask { features, labels, inputs, classes, images: (0..rows).collect(), mean, std, split };
-    Ok(network(config, task, (all.target, all.classes, all.feature_names), notes, sha256))
+    let rows = all.rows();
+    let split = match test_set(config, &all, Some(&moments), &mut notes, &mut digest)? {
+        Some(test) => {
+            all.features.extend(test.features);
+            all.labels.extend(test.labels);
+            Split { train: (0..rows).collect(), test: (rows..all.labels.len()).collect() }
+        }
+        None => {
+            let fraction = *config.test_fraction.get_or_insert(0.2);
+            data::train_test_split(rows, fraction, *config.split_seed.get_or_insert(0))?
+        }
+    };
+    let task = ImageTask {
+        inputs,
+        classes: all.classes.len(),
+        images: (0..all.labels.len()).collect(),
+        features: all.features,
+        labels: all.labels,
+        mean: moments.mean,
+        std: moments.std,
+        split,
+    };
+    let columns = Columns {
+        target: all.target,
+        classes: all.classes,
+        features: all.feature_names,
+        dropped: all.rows_dropped,
+    };
+    Ok(network(config, task, columns, notes, digest))
 }
 
-/// The network for a task; the columns are the target's name, its classes and the features' names.
+/// Where a network's inputs and labels come from.
+struct Columns {
+    target: String,
+    classes: Vec<String>,
+    features: Vec<String>,
+    /// Rows that were left out.
+    dropped: usize,
+}
+
+/// The network for a task.
 fn network(
     config: &mut Config,
     task: ImageTask,
-    columns: (String, Vec<String>, Vec<String>),
+    columns: Columns,
     mut notes: Vec<String>,
     sha256: String,
 ) -> Source {
@@ -386,7 +437,7 @@ fn network(
         "{train} rows to train on, {test} to test on, {} inputs, {hidden} hidden units",
         task.inputs
     ));
-    let (target, classes, features) = columns;
+    let Columns { target, classes, features, dropped } = columns;
     let remember = Remember {
         model: "bnn".into(),
         target,
@@ -398,7 +449,7 @@ fn network(
         hidden,
         train_rows: train,
         test_rows: test,
-        rows_dropped: 0,
+        rows_dropped: dropped,
     };
     let spec = Spec::Bnn { task: Box::new(task), hidden, products };
     Source { spec, sha256, notes, remember: Some(remember) }

@@ -22,13 +22,13 @@ pub fn predict(args: PredictArgs) -> Result<Ended, String> {
     let text = std::fs::read_to_string(&summary_path).map_err(|e| {
         format!("cannot read {}: {e}; give the directory of a finished run", summary_path.display())
     })?;
-    let remember = serde_json::from_str::<serde_json::Value>(&text)
-        .ok()
-        .and_then(|summary| serde_json::from_value::<Remember>(summary.get("data")?.clone()).ok())
-        .ok_or(format!(
+    let summary: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let remember = serde_json::from_value::<Remember>(summary["data"].clone()).map_err(|_| {
+        format!(
             "{} does not say how to prepare new rows; predict needs a finished run of the model logistic or bnn",
             summary_path.display()
-        ))?;
+        )
+    })?;
     let clouds_path = args.dir.join("posterior.npz");
     let open = || File::open(&clouds_path).map(BufReader::new);
     let array = |name| {
@@ -37,7 +37,8 @@ pub fn predict(args: PredictArgs) -> Result<Ended, String> {
         read_npz(file, name).map_err(|e| format!("{} {e}; run the fit again", clouds_path.display()))
     };
     let mut clouds = array("clouds")?;
-    if clouds.values.is_empty() || remember.model == "bnn" {
+    let mean_field = summary["algorithm"] == "mean-field";
+    if clouds.values.is_empty() || (remember.model == "bnn" && !mean_field) {
         clouds = array("particles")?; // none were kept, or one cloud says enough of a network
     }
     let width = match remember.model.as_str() {
@@ -58,6 +59,7 @@ pub fn predict(args: PredictArgs) -> Result<Ended, String> {
         _ => {
             let d = remember.inputs;
             let predictions = logistic::predict(&clouds.values, &features, d, remember.intercept);
+            refuse_overflow(&rows, |i| predictions[i].mean.is_finite())?;
             Ok(csv(&remember, &rows, &predictions))
         }
     })?;
@@ -79,6 +81,17 @@ pub fn predict(args: PredictArgs) -> Result<Ended, String> {
         }
     }
     Ok(Ended::Complete)
+}
+
+/// Refuses rows that give no probabilities.
+fn refuse_overflow(rows: &[usize], is_finite: impl Fn(usize) -> bool) -> Result<(), String> {
+    match (0..rows.len()).find(|i| !is_finite(*i)) {
+        Some(i) => Err(format!(
+            "row {} has features that are too large to predict from; correct them or leave the row out",
+            rows[i] + 1
+        )),
+        None => Ok(()),
+    }
 }
 
 /// The features of new rows, and which rows of the file they are, counted from 0.
@@ -124,6 +137,7 @@ fn network_csv(
 ) -> Result<String, String> {
     let classes = remember.classes.len();
     let probabilities = network_probabilities(remember, clouds, features)?;
+    refuse_overflow(rows, |i| probabilities[i * classes..][..classes].iter().all(|p| p.is_finite()))?;
     let mut out = String::from("row,class");
     for class in &remember.classes {
         let _ = write!(out, ",{}", csv_field(&format!("p({class})")));

@@ -120,6 +120,10 @@ fn images_are_read_plain_and_zipped_and_classes_chosen() {
     place.bare(&format!("{fit} --data images --labels labels --out plain"));
     place.bare(&format!("{fit} --data images.gz --labels labels.gz --out zipped"));
     assert_eq!(place.text("plain/trace.csv"), place.text("zipped/trace.csv"));
+    // What was zipped in parts is one file.
+    place.write("parts.gz", [gzip(&images[..100]), gzip(&images[100..])].concat());
+    place.bare(&format!("{fit} --data parts.gz --labels labels --out parts"));
+    assert_eq!(place.text("plain/trace.csv"), place.text("parts/trace.csv"));
     let s = summary(&place.path("plain"));
     assert_eq!(s["data"]["classes"], serde_json::json!(["8", "3", "5"]));
     assert_eq!((&s["data"]["inputs"], &s["data"]["train_rows"]), (&36.into(), &72.into()));
@@ -162,7 +166,9 @@ fn tables_with_several_classes_are_fitted_and_predicted() {
     let done =
         place.motes("fit bnn --data trees.csv --drop id --hidden 6 --particles 20 --steps 200 --out run");
     assert!(done.ok().err.contains("1 rows with missing values were dropped"), "{}", done.err);
+    assert!(done.err.contains("kind: 'ash' is 0, 'oak, red' is 1, 'yew' is 2"), "{}", done.err);
     let s = summary(&place.path("run"));
+    assert_eq!(s["data"]["rows_dropped"], 1);
     assert_eq!(s["data"]["classes"], serde_json::json!(["ash", "oak, red", "yew"]));
     assert_eq!(s["data"]["features"], serde_json::json!(["left", "right"]));
     assert!(number(&s["metrics"]["test_error"]) < 0.1, "{}", s["metrics"]);
@@ -178,6 +184,64 @@ fn tables_with_several_classes_are_fitted_and_predicted() {
     }
     assert_eq!(lines.len(), 4);
     place.refuses("fit bnn --data trees.csv --classes 1,2", &["--classes", "for images", "leave them out"]);
+    place.write("nan.csv", "right,left\n1,nan\n");
+    let sentence = place.refuses("predict run --data nan.csv", &["'nan'", "write ? if it is missing"]);
+    assert!(!sentence.contains("--drop"), "{sentence}");
+    place.write("zipped.csv.gz", gzip(csv.as_bytes()));
+    place.refuses("fit bnn --data zipped.csv.gz", &["zipped.csv.gz is compressed", "; unpack it"]);
+    place.write("images", images(3).0);
+    place.refuses("predict run --data images", &["images begins like an IDX file", "; give a CSV"]);
+    // The test set may be a file of its own.
+    let (train, test) = csv.split_at(csv.match_indices('\n').nth(90).unwrap().0 + 1);
+    place.write("train.csv", train);
+    place.write("test.csv", format!("id,left,right,kind\n{test}"));
+    place.bare(
+        "fit bnn --data train.csv --test test.csv --drop id --hidden 6 --particles 20 --steps 200 --out own",
+    );
+    let s = summary(&place.path("own"));
+    assert_eq!((&s["data"]["train_rows"], &s["data"]["test_rows"]), (&89.into(), &30.into()));
+    assert!(number(&s["metrics"]["test_error"]) < 0.1, "{}", s["metrics"]);
+    place.refuses("fit bnn --test test.csv", &["--test", "for CSV files", ";"]);
+    // Many classes are welcome where each has rows; a column of numbers is no class.
+    let rows = |most: usize| (0..300).map(|i| format!("{},{}\n", i % 7, i % most)).collect::<String>();
+    place.write("many.csv", format!("a,kind\n{}", rows(30)));
+    place.bare("fit bnn --data many.csv --hidden 2 --particles 2 --steps 3 --out many");
+    assert_eq!(summary(&place.path("many"))["data"]["classes"].as_array().unwrap().len(), 30);
+    // Standardised by a small deviation, two huge features add up to no number.
+    let small = |i| format!("0.0{},0.0{},{}\n", i % 7, i % 5, i % 2);
+    place.write("small.csv", format!("a,b,kind\n{}", (0..60).map(small).collect::<String>()));
+    place.bare("fit bnn --data small.csv --hidden 3 --particles 5 --steps 3 --out small");
+    place.write("huge.csv", "a,b\n1,1\n1.7e308,1.7e308\n");
+    place.refuses(
+        "predict small --data huge.csv",
+        &["row 2 has features that are too large", "; correct them"],
+    );
+    place.write("numbers.csv", format!("a,kind\n{}", rows(150)));
+    place.refuses("fit bnn --data numbers.csv", &["150 classes", "--target"]);
+}
+
+#[test]
+fn a_mean_field_predicts_with_the_draws_of_its_metrics() {
+    let place = place_with_images(90);
+    place.bare(
+        "fit bnn --data images --labels labels --classes 3,5,8 --subsample 0 --hidden 3 --algorithm mean-field --particles 2 --steps 20 --test-fraction 0.5 --precision f64 --out run",
+    );
+    place.motes("predict run --data images --output p.csv").ok();
+    let (_, rows) = predictions(&place.text("p.csv"));
+    let labels = &images(90).1[8..];
+    // The order of scikit-learn's split is that of the summary's test rows; all that counts here is the mean over them.
+    let split = motes_models::data::train_test_split(90, 0.5, 0).unwrap();
+    let lppd: f64 = split
+        .test
+        .iter()
+        .map(|i| {
+            let class = [3, 5, 8].iter().position(|c| *c == labels[*i]).unwrap();
+            rows[*i][2 + class].parse::<f64>().unwrap().ln()
+        })
+        .sum::<f64>()
+        / split.test.len() as f64;
+    let told = number(&summary(&place.path("run"))["metrics"]["lppd"]);
+    assert!((lppd - told).abs() < 1e-9, "{lppd} and {told}");
 }
 
 #[test]
@@ -251,7 +315,7 @@ fn its_derivatives_are_checked() {
 fn threads_and_interruptions_change_no_bit() {
     let place = place_with_images(50);
     for (algorithm, particles) in [("pgd", 4), ("pgd", 1), ("soul", 3), ("mean-field", 4)] {
-        // The Gaussian of mean-field is drawn from 20,100 times for its metrics: smaller images will do.
+        // The Gaussian of mean-field is drawn from for its metrics as often as draws are kept: smaller images will do.
         let data = match algorithm {
             "mean-field" => "--data images --labels labels --classes 3,8 --subsample 0",
             _ => "--subsample 200",

@@ -45,8 +45,13 @@ fn check_against(shape: Shape, settings: &Settings, available: u128) -> Result<(
     if need <= available {
         return Ok(());
     }
+    let remedy = if real > 4 {
+        "fewer particles, smaller data or --precision f32"
+    } else {
+        "fewer particles or a smaller model"
+    };
     Err(format!(
-        "this run needs {}: {clouds} x {n} particles x {d} coordinates x {real} bytes = {} for clouds, {} for data and averages, but {} are available; use fewer particles, smaller data or --precision f32",
+        "this run needs {}: {clouds} x {n} particles x {d} coordinates x {real} bytes = {} for clouds, {} for data and averages, but {} are available; use {remedy}",
         size(need),
         size(all_clouds),
         size(rest),

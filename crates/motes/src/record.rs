@@ -9,10 +9,9 @@ pub use trace::TraceFile;
 
 use crate::checkpoint::{self, Due, Generations, Header};
 use crate::files::{Durable, csv_field, write_atomically};
-use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::npz::NpzWriter;
 use crate::settings::{Algorithm, Settings};
-use crate::summary::{Summary, posterior_moments, variational_draws};
+use crate::summary::{Summary, kept_draws, posterior_moments, variational_draws};
 use crate::{Error, Model, Real, State, StepInfo};
 
 mod trace;
@@ -318,7 +317,7 @@ fn write_posterior<F: Real, R: BufRead>(
     }
     let mut steps: Vec<u64> = kept.sizes.iter().flat_map(|(k, n)| std::iter::repeat_n(*k, *n)).collect();
     if settings.algorithm == Algorithm::MeanField {
-        let draws = MAX_PARTICLES.min(MAX_BYTES / (d * size_of::<F>()).max(1));
+        let draws = kept_draws(state);
         npz.begin::<F>("clouds", &[draws, d])?;
         let mut written = Ok(());
         variational_draws(settings, state, draws, |x| {

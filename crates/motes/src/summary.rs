@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::moves::{draw, softplus};
 use crate::noise::{Noise, Purpose};
 use crate::settings::{Algorithm, Settings};
@@ -128,8 +129,10 @@ pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Opt
 fn metrics<F: Real>(model: &dyn Model<F>, settings: &Settings, state: &State<F>) -> Option<Metrics> {
     let predictive = model.predictive()?;
     if settings.algorithm == Algorithm::MeanField {
+        // Where one cloud is enough to predict with, so are the draws that are kept.
+        let draws = if predictive.final_cloud_only() { kept_draws(state) } else { VARIATIONAL_DRAWS };
         let mut memory = vec![0.0; predictive.state_len()];
-        variational_draws(settings, state, VARIATIONAL_DRAWS, |x| predictive.accumulate(x, &mut memory));
+        variational_draws(settings, state, draws, |x| predictive.accumulate(x, &mut memory));
         return Some(predictive.metrics(&memory));
     }
     if predictive.final_cloud_only() {
@@ -142,6 +145,11 @@ fn metrics<F: Real>(model: &dyn Model<F>, settings: &Settings, state: &State<F>)
 
 /// The paper draws this many times from the variational Gaussian to predict.
 const VARIATIONAL_DRAWS: usize = 20_100;
+
+/// How many draws from the variational Gaussian are kept as its clouds.
+pub(crate) fn kept_draws<F: Real>(state: &State<F>) -> usize {
+    MAX_PARTICLES.min(MAX_BYTES / (state.cloud.d() * size_of::<F>()).max(1)).max(1)
+}
 
 /// Hands out draws from the variational Gaussian, a few at a time.
 pub(crate) fn variational_draws<F: Real>(

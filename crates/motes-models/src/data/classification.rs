@@ -3,8 +3,11 @@
 use super::csv::{drop_option, list, quoted};
 use super::{DataError, Table};
 
-/// The most classes that a column may have.
-const MOST_CLASSES: usize = 20;
+/// The most classes that a column may have: labels are bytes.
+const MOST_CLASSES: usize = 256;
+/// A column of more classes than this is probably one of numbers, unless each has some rows.
+const FEW_CLASSES: usize = 20;
+const ROWS_OF_A_CLASS: usize = 5;
 
 /// Features and the class of each row.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +119,14 @@ pub fn classification_like(table: &Table, training: &Classification) -> Result<C
 
 /// The named columns as features, for prediction.
 pub fn features(table: &Table, names: &[String]) -> Result<Features, DataError> {
-    complete(table, &positions(table, names)?, None)
+    complete(table, &positions(table, names)?, None).map_err(|mut e| {
+        // A model that is fitted needs all its columns.
+        for name in names {
+            let drop = format!("leave the column out with {}", drop_option(name));
+            e.0 = e.0.replace(&format!(", or {drop}"), "").replace(&format!(" or {drop}"), "");
+        }
+        e
+    })
 }
 
 /// One numeric column, by default the last, and how many of its values were missing.
@@ -216,11 +226,16 @@ fn find_classes(table: &Table, target: usize, rows: &[usize], most: usize) -> Re
     } else {
         found.sort();
     }
-    if (2..=most).contains(&found.len()) {
+    let sensible = found.len() <= FEW_CLASSES || found.len() * ROWS_OF_A_CLASS <= rows.len();
+    if (2..=most).contains(&found.len()) && sensible {
         return Ok(found.into_iter().map(String::from).collect());
     }
     let (file, name) = (table.name(), quoted(&table.names()[target]));
-    let wanted = if most == 2 { "two classes".into() } else { format!("2 to {most} classes") };
+    let wanted = match most {
+        2 => "two classes".into(),
+        _ if !sensible => format!("2 to {FEW_CLASSES} classes, or of {ROWS_OF_A_CLASS} rows for each class,"),
+        _ => format!("2 to {most} classes"),
+    };
     Err(DataError(match found.len() {
         1 => format!(
             "{file}, column {name}: the only class is {}; choose a column of {wanted} with --target or add rows of another class",

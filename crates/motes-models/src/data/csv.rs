@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use motes::did_you_mean;
 
-use super::DataError;
+use super::idx::GZIP;
+use super::{DataError, looks_like_idx};
 
 /// The cells of a CSV file. Numbers are parsed where they are asked for, so that unused columns may hold anything.
 #[derive(Clone, Debug)]
@@ -24,6 +25,12 @@ pub struct Table {
 pub fn read_table(bytes: &[u8], name: &str) -> Result<Table, DataError> {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return Err(DataError(format!("{name} is UTF-16 text; save it as UTF-8")));
+    }
+    if bytes.starts_with(&GZIP) {
+        return Err(DataError(format!("{name} is compressed; unpack it first, for example with gunzip")));
+    }
+    if looks_like_idx(bytes) {
+        return Err(DataError(format!("{name} begins like an IDX file of images; give a CSV file")));
     }
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);

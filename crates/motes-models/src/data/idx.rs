@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 
 use super::split::permutation;
 use super::{DataError, Split, train_test_split};
@@ -68,12 +68,15 @@ fn bad(name: &str, problem: &str, remedy: &str) -> DataError {
     DataError(format!("{name} {problem}; {remedy}"))
 }
 
+/// What gzipped files begin with.
+pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
+
 /// No deflate stream grows by more than this.
 const MOST_GROWTH: u64 = 1032;
 
 fn read<const D: usize>(bytes: &[u8], name: &str, what: &str) -> Result<([usize; D], Vec<u8>), DataError> {
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        body(GzDecoder::new(bytes), MOST_GROWTH * bytes.len() as u64, name, what)
+    if bytes.starts_with(&GZIP) {
+        body(MultiGzDecoder::new(bytes), MOST_GROWTH * bytes.len() as u64, name, what)
     } else {
         body(bytes, bytes.len() as u64, name, what)
     }
@@ -129,9 +132,13 @@ fn body<const D: usize>(
     Ok((dims, content))
 }
 
-/// Whether bytes are compressed or begin like an IDX file of bytes; a CSV file does neither.
+/// Whether bytes begin like an IDX file, compressed or not; what cannot be unpacked may be one.
 pub fn looks_like_idx(bytes: &[u8]) -> bool {
-    bytes.starts_with(&[0x1f, 0x8b]) || bytes.starts_with(&[0, 0])
+    let mut start = [0; 2];
+    match bytes.starts_with(&GZIP) && MultiGzDecoder::new(bytes).read_exact(&mut start).is_ok() {
+        true => start == [0, 0],
+        false => bytes.starts_with(&GZIP) || bytes.starts_with(&[0, 0]),
+    }
 }
 
 /// Which images become a task, and how they are split.
