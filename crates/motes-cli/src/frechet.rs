@@ -111,6 +111,11 @@ impl Set {
     fn read(argument: &str, quiet: bool) -> Result<Self, String> {
         let (name, part) = part(argument);
         let path = Path::new(name);
+        if path.join("config.toml").exists() {
+            return Err(format!(
+                "{name} is a run directory and holds grids of images; make images by `motes synthesize {name}` and give their .npy file"
+            ));
+        }
         let whole = match name {
             "mnist-train" => ImageSet::mnist(1, None),
             "mnist-test" => ImageSet::mnist_test(1),

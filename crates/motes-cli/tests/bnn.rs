@@ -5,34 +5,12 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use common::{Dice, Done, Place, number, numbers, same_bits, summary};
+use common::{Dice, Done, Place, gzip, idx, number, numbers, same_bits, summary};
 
 /// A fit of the embedded images that takes a moment.
 const SMALL: &str = "fit bnn --subsample 60 --hidden 4 --particles 3 --steps 12";
 /// Images of this many rows and columns.
 const SIDE: usize = 6;
-
-fn idx(dims: &[usize], content: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0, 0, 8, dims.len() as u8];
-    dims.iter().for_each(|d| bytes.extend((*d as u32).to_be_bytes()));
-    bytes.extend(content);
-    bytes
-}
-
-/// The same in a gzip file without compression (RFC 1952 around stored blocks of RFC 1951).
-fn gzip(content: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
-    let mut blocks = content.chunks(65_535).peekable();
-    while let Some(block) = blocks.next() {
-        bytes.push(u8::from(blocks.peek().is_none()));
-        bytes.extend((block.len() as u16).to_le_bytes());
-        bytes.extend((!(block.len() as u16)).to_le_bytes());
-        bytes.extend(block);
-    }
-    bytes.extend(crc32fast::hash(content).to_le_bytes());
-    bytes.extend((content.len() as u32).to_le_bytes());
-    bytes
-}
 
 /// Images with a bright row for their label, which is 3, 5 or 8, and some noise; and the labels.
 fn images(count: usize) -> (Vec<u8>, Vec<u8>) {

@@ -3,10 +3,11 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{Done, Place, checkpoints, number, numbers, summary, tidy};
+use common::{Done, Place, checkpoints, gzip, idx, number, numbers, summary, tidy};
 
 const TINY: &str = "fit generator --images 64 --particles 1 --epochs 1 --batch 32";
 
@@ -221,6 +222,11 @@ fn what_cannot_be_done_is_refused_in_a_sentence() {
         ("--data nowhere", &["nowhere", "check the path"]),
         ("--particles 100000000000", &["particles x", "bytes", "are available", "--particles"]),
         ("--threads 0", &["--threads 0"]),
+        ("--sigma 1e200", &["--sigma 1", "single precision", "0.01"]),
+        ("--sigma 1e-12", &["--sigma 0.000000000001", "within"]),
+        ("--theta-rate 1e-50", &["--theta-rate 0.0", "single precision"]),
+        ("--images 1 --particles 1", &["a single image", "two or more"]),
+        ("--labels nowhere", &["nowhere", "check the path"]),
         ("--batchnorm three-pass", &["three-pass", "two-pass"]),
         ("--algorithm vae --batchnorm one-pass", &["one-pass", "vae"]),
     ] {
@@ -235,4 +241,60 @@ fn what_cannot_be_done_is_refused_in_a_sentence() {
     place.refuses("inpaint empty --mask 0,0,32,32", &["leaves no pixel"]);
     place.refuses("synthesize empty --from gaussian --components 3", &["--components", "mixture"]);
     place.refuses("fit generatr", &["generatr"]);
+}
+
+#[test]
+fn wrong_uses_of_a_run_are_refused_in_a_sentence() {
+    let place = Place::in_memory();
+    place.bare(&format!("{TINY} --steps 1 --out run").replace("--epochs 1 ", ""));
+    place.bare(&format!("{TINY} --steps 1 --out other").replace("--epochs 1 ", ""));
+    let huge = "18446744073709551615";
+    place.write("five", idx(&[5], &[1, 2, 3, 4, 5]));
+    place.write("colour", idx(&[4, 3, 4, 4], &[9; 192]));
+    place.write("two", idx(&[4, 2, 4, 4], &[9; 128]));
+    let mut black = Vec::new();
+    let mut encoder = png::Encoder::new(&mut black, 32, 32);
+    encoder.set_color(png::ColorType::Grayscale);
+    encoder.write_header().unwrap().write_image_data(&[0; 1024]).unwrap();
+    place.write("black.png", black);
+    for (words, pieces) in [
+        (format!("synthesize run --from prior --count {huge}"), &["--count", "are available", "fewer"][..]),
+        (format!("interpolate run --from 1 --to 2 --count {huge}"), &["--count", "are available", "fewer"]),
+        ("inpaint run --mask black.png".into(), &["black.png has no hole", "white"]),
+        ("inpaint run --images colour".into(), &["images of 3 channels, not of 1", "; give others"]),
+        ("frechet run mnist-test".into(), &["run is a run directory", ".npy"]),
+        ("frechet two mnist-test".into(), &["images of 2 channels, not of 1", "; give others"]),
+        ("report run other".into(), &["run is the run of a generator", "; give it alone"]),
+        (format!("{TINY} --labels five --out new"), &["5 labels for 64 images", ";"]),
+    ] {
+        place.refuses(&words, pieces);
+    }
+    // Coloured images may be zipped too.
+    place.write("colour.gz", gzip(&fs::read(place.path("colour")).unwrap()));
+    let fit = "fit generator --channels 3 --particles 1 --batch 2 --steps 1 --no-report --quiet";
+    place.motes(&format!("{fit} --data colour.gz --out zipped")).ok();
+    place.motes(&format!("{fit} --data colour --out plain")).ok();
+    let posterior = |run: &str| fs::read(place.path(run).join("posterior.npz")).unwrap();
+    assert!(posterior("zipped") == posterior("plain"));
+    // What is lost can be had again.
+    fs::remove_file(place.path("plain/posterior.npz")).unwrap();
+    place.refuses("reconstruct plain", &["plain/posterior.npz", "`motes resume plain`"]);
+    place.motes("resume plain --no-report --quiet").ok();
+    assert!(posterior("zipped") == posterior("plain"));
+}
+
+#[test]
+fn inpainting_can_be_interrupted() {
+    let place = Place::new();
+    place.bare(&format!("{TINY} --out run"));
+    let mut child = place.spawn("inpaint run --count 64 --steps 100000");
+    // The search has begun when its first line appears.
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    assert!(line.starts_with("images 0 of 64"), "{line}");
+    let signal = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(signal.success());
+    assert!(lines.next().unwrap().unwrap().starts_with("stopped, and nothing was written"));
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(!place.path("run/inpaint.npy").exists());
 }

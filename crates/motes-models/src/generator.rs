@@ -28,6 +28,6 @@ pub use network::Network;
 pub use synthesis::Mixture;
 pub(crate) use training::adam;
 pub use training::{
-    About, Algorithm, BatchNorm, Damage, Inference, Rate, Seen, Settings, State, Targets, ThetaRule, Trainer,
-    TrainingError, load_weights, save_weights,
+    About, Algorithm, BatchNorm, Damage, Inference, POSTERIOR_DRAWS, Rate, Seen, Settings, State, Targets,
+    ThetaRule, Trainer, TrainingError, load_weights, save_weights,
 };

@@ -9,7 +9,7 @@ use motes::noise::{Noise, Purpose};
 use motes::{Error, npz};
 use motes_models::data::{self, ImageSet, SIDE, write_grid};
 use motes_models::generator::{
-    Algorithm, Decoder, Encoder, Inference, Network, Settings, Targets, load_weights,
+    Algorithm, Decoder, Encoder, Inference, Network, POSTERIOR_DRAWS, Settings, Targets, load_weights,
 };
 
 use super::config::GeneratorConfig;
@@ -73,21 +73,23 @@ pub struct Estimate {
     pub sentence: String,
 }
 
-/// Bytes of one image on its way through the network in a training step.
-const BYTES_OF_ONE_IMAGE: u128 = 900_000;
+/// Bytes of one image on its way through the network in a training step, and through the inference network.
+const BYTES_OF_ONE_IMAGE: [u128; 2] = [900_000, 650_000];
 /// Parameters of the network and of the inference network, roughly.
 const PARAMETERS: [u128; 2] = [360_000, 1_120_000];
 
 /// Estimates it before anything large is allocated.
 pub fn memory_estimate(settings: &Settings, images: usize, channels: usize) -> Estimate {
-    let (n, m) = (settings.particles as u128, images as u128);
+    let vae = settings.algorithm == Algorithm::Vae;
+    let n = if vae { POSTERIOR_DRAWS } else { settings.particles } as u128;
+    let m = images as u128;
     // The cloud and what of it a checkpoint holds while it is written; other algorithms keep less.
     let cloud = n.saturating_mul(m).saturating_mul(2 * 4 * D_X as u128);
     let pixels = m * (channels * SIDE * SIDE) as u128;
-    let vae = settings.algorithm == Algorithm::Vae;
     let weights = 16 * (PARAMETERS[0] + if vae { PARAMETERS[1] } else { 0 });
-    let batch = (settings.batch.min(images) as u128).saturating_mul(n);
-    let activations = batch.saturating_mul(BYTES_OF_ONE_IMAGE);
+    let batch = (settings.batch.min(images) as u128).saturating_mul(settings.particles as u128);
+    let of_one = BYTES_OF_ONE_IMAGE[0] + if vae { BYTES_OF_ONE_IMAGE[1] } else { 0 };
+    let activations = batch.saturating_mul(of_one);
     let total = [cloud, pixels, weights, activations].iter().fold(0u128, |a, b| a.saturating_add(*b));
     let sentence = format!(
         "about {}: {n} particles x {m} images x {D_X} coordinates x 4 bytes, twice while a checkpoint is written, = {} for clouds, {} for images, {batch} decoded at once = {} for the network",
@@ -181,10 +183,10 @@ impl Trained {
             )
         })?;
         let mut decoder = network(channels, 0);
-        load_weights(&mut *decoder, &bytes)
-            .map_err(|e| format!("{} {e}; train it again", weights.display()))?;
+        let again = format!("write it again with `motes resume {}`", dir.display());
+        load_weights(&mut *decoder, &bytes).map_err(|e| format!("{} {e}; {again}", weights.display()))?;
         let posterior = dir.join("posterior.npz");
-        let damaged = |e: String| format!("{} {e}; train it again", posterior.display());
+        let damaged = |e: String| format!("{} {e}; {again}", posterior.display());
         let reader = std::fs::File::open(&posterior).map_err(|e| damaged(format!("cannot be read ({e})")))?;
         let particles = npz::read_npz(std::io::BufReader::new(reader), "particles").map_err(damaged)?;
         let &[_, images, d_x] = particles.shape.as_slice() else {
@@ -232,29 +234,32 @@ impl Trained {
 
     /// The labels of the images that it was trained on.
     pub fn labels(&self) -> Result<Vec<u8>, String> {
-        let labels = match (&self.config.data, &self.config.labels) {
-            (None, None) => data::read_labels(data::mnist::LABELS, data::mnist::NAMES[1]),
-            (_, Some(path)) => {
-                let bytes = std::fs::read(path)
-                    .map_err(|e| format!("cannot read {}: {e}; check the path", path.display()))?;
-                data::read_labels(&bytes, &path.display().to_string())
-            }
-            (Some(_), None) => {
-                return Err(
-                    "the images of this run have no labels; train with --labels, or use --from mixture"
-                        .into(),
-                );
-            }
-        };
-        let mut labels = labels.map_err(|e| e.to_string())?;
-        if labels.len() < self.images {
-            return Err(format!(
-                "there are {} labels for {} images; give the labels of the same set",
-                labels.len(),
-                self.images
-            ));
-        }
-        labels.truncate(self.images);
-        Ok(labels)
+        labels(&self.config, self.images)
     }
+}
+
+/// The labels of the first images of a config.
+pub fn labels(config: &GeneratorConfig, images: usize) -> Result<Vec<u8>, String> {
+    let labels = match (&config.data, &config.labels) {
+        (None, None) => data::read_labels(data::mnist::LABELS, data::mnist::NAMES[1]),
+        (_, Some(path)) => {
+            let bytes = std::fs::read(path)
+                .map_err(|e| format!("cannot read {}: {e}; check the path", path.display()))?;
+            data::read_labels(&bytes, &path.display().to_string())
+        }
+        (Some(_), None) => {
+            return Err(
+                "the images of this run have no labels; train with --labels, or use --from mixture".into()
+            );
+        }
+    };
+    let mut labels = labels.map_err(|e| e.to_string())?;
+    if labels.len() < images {
+        return Err(format!(
+            "there are {} labels for {images} images; give the labels of the same set",
+            labels.len(),
+        ));
+    }
+    labels.truncate(images);
+    Ok(labels)
 }

@@ -149,6 +149,9 @@ impl Plan {
         }
         config.data_sha256 = Some(sha256);
         let m = images.count();
+        if config.labels.is_some() {
+            open::labels(&config, m)?; // they are needed long after the training: what is wrong is said before it
+        }
         let settings = config.settings(m)?;
         settings.validate(m, true).map_err(|e| e.to_string())?;
         let steps = config.total_steps(&settings, m);

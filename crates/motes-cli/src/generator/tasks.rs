@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use motes::files::{Durable, write_atomically};
 use motes::settings::unknown;
-use motes::{Ended, Flow, npz};
+use motes::{Ended, Flow, memory, npz};
 use motes_models::data::{ImageSet, SIDE, write_grid};
 use motes_models::generator::{Decoder, Mixture, Search, Targets, inpaint as search_latents};
 
 use super::open::{self, COLUMNS, Trained, decode, interleave};
 use super::progress::Progress;
+use crate::progress::Interrupt;
 
 /// The paper's hole.
 pub const HOLE: &str = "10,10,22,22";
@@ -164,6 +165,19 @@ impl Task {
     }
 }
 
+/// Refuses to make more images than memory can hold, as numbers and as a picture.
+fn check_memory(count: usize, d_y: usize) -> Result<(), String> {
+    let need = (count as u128).saturating_mul(2 * 4 * d_y as u128);
+    match memory::available().filter(|there| need > *there) {
+        Some(there) => Err(format!(
+            "--count {count} needs {} for the images, but {} are available; ask for fewer at a time",
+            memory::size(need),
+            memory::size(there)
+        )),
+        None => Ok(()),
+    }
+}
+
 /// A number of images that there are.
 fn checked_count(count: usize, there: usize) -> Result<usize, String> {
     if count == 0 || there == 0 {
@@ -203,6 +217,9 @@ pub fn hole(mask: &str) -> Result<Vec<bool>, String> {
         }
         Err(_) => return Err(wrong()),
     };
+    if !hole.contains(&true) {
+        return Err(format!("--mask {mask} has no hole; white pixels of an image mark what is missing"));
+    }
     if hole.iter().all(|h| *h) {
         return Err(format!("--mask {mask} leaves no pixel to go by; choose a smaller hole"));
     }
@@ -246,7 +263,8 @@ pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
     if args.steps == 0 {
         return Err("--steps 0 searches for nothing; use 1 or more".into());
     }
-    Task::on(&args.run, &args.output, |mut task| {
+    let interrupt = Interrupt::install()?;
+    let ended = Task::on(&args.run, &args.output, |mut task| {
         let set = match &args.images {
             None => task.run.test_images()?,
             Some(path) => ImageSet::read(path, task.run.channels, None, &open::told(args.output.quiet))
@@ -259,11 +277,10 @@ pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
         let search = Search { seed: args.seed, steps: args.steps, ..Search::default() };
         let filled = Filled::of(&mut *task.run.decoder, &original, &hole, &search, &mut |done| {
             progress.show(done as u64, |_| "inpainted".into());
-            Flow::Continue
+            interrupt.flow()
         });
         progress.finish();
-        let filled = filled.ok_or("the search was stopped; start it again")?;
-        let Filled { masked, images, mse, mse_hole } = filled;
+        let Some(Filled { masked, images, mse, mse_hole }) = filled else { return Ok(String::new()) };
         let grid = interleave(&[&original, &masked, &images], d_y, COLUMNS);
         let files = task.write("inpaint", &grid, COLUMNS.min(count), &images)?;
         task.write_json(
@@ -271,7 +288,12 @@ pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
             &serde_json::json!({ "count": count, "mask": args.mask, "seed": args.seed, "mse": mse, "mse_hole": mse_hole }),
         )?;
         Ok(format!("{count} images: MSE {mse:.6} over all pixels, {mse_hole:.6} over the hole\n{files}"))
-    })
+    })?;
+    if interrupt.is_set() {
+        say!("stopped, and nothing was written; start it again");
+        return Ok(Ended::Early);
+    }
+    Ok(ended)
 }
 
 /// Makes images up.
@@ -279,6 +301,7 @@ pub fn synthesize(args: SynthesizeArgs) -> Result<Ended, String> {
     let count = checked_count(args.count, usize::MAX)?;
     check_components(args.from, args.components)?;
     Task::on(&args.run, &args.output, |mut task| {
+        check_memory(count, task.run.decoder.d_y())?;
         if args.from == Source::Mixture && !args.output.quiet {
             let components = args.components.unwrap_or_else(|| task.run.few_components());
             let particles = task.run.particles.len() / task.run.decoder.d_x();
@@ -328,6 +351,7 @@ pub fn interpolate(args: InterpolateArgs) -> Result<Ended, String> {
         return Err(format!("--count {} leaves nothing between the ends; use 2 or more", args.count));
     }
     Task::on(&args.run, &args.output, |mut task| {
+        check_memory(args.count, task.run.decoder.d_y())?;
         let d_x = task.run.decoder.d_x();
         let there = task.run.images;
         if let Some((flag, i)) =

@@ -31,6 +31,12 @@ pub fn report(args: ReportArgs) -> Result<Ended, String> {
     {
         return crate::generator::report(dir, args.output);
     }
+    if let Some(dir) = args.dirs.iter().find(|dir| crate::generator::is_config(&dir.join("config.toml"))) {
+        return Err(format!(
+            "{} is the run of a generator, which is not compared with others; give it alone",
+            dir.display()
+        ));
+    }
     let output = match (&args.output, args.dirs.as_slice()) {
         (Some(path), _) => path.clone(),
         (None, [dir]) => dir.join("report.html"),

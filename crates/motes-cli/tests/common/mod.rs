@@ -252,3 +252,26 @@ impl Dice {
         (z ^ (z >> 31)) % n
     }
 }
+
+/// An IDX file of bytes.
+pub fn idx(dims: &[usize], content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 8, dims.len() as u8];
+    dims.iter().for_each(|d| bytes.extend((*d as u32).to_be_bytes()));
+    bytes.extend(content);
+    bytes
+}
+
+/// The same in a gzip file without compression (RFC 1952 around stored blocks of RFC 1951).
+pub fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    let mut blocks = content.chunks(65_535).peekable();
+    while let Some(block) = blocks.next() {
+        bytes.push(u8::from(blocks.peek().is_none()));
+        bytes.extend((block.len() as u16).to_le_bytes());
+        bytes.extend((!(block.len() as u16)).to_le_bytes());
+        bytes.extend(block);
+    }
+    bytes.extend(crc32fast::hash(content).to_le_bytes());
+    bytes.extend((content.len() as u32).to_le_bytes());
+    bytes
+}

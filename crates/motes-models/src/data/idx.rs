@@ -134,11 +134,20 @@ fn body<const D: usize>(
 
 /// Whether bytes begin like an IDX file, compressed or not; what cannot be unpacked may be one.
 pub fn looks_like_idx(bytes: &[u8]) -> bool {
-    let mut start = [0; 2];
-    match bytes.starts_with(&GZIP) && MultiGzDecoder::new(bytes).read_exact(&mut start).is_ok() {
-        true => start == [0, 0],
-        false => bytes.starts_with(&GZIP) || bytes.starts_with(&[0, 0]),
+    match magic(bytes) {
+        Some(magic) => magic.starts_with(&[0, 0]),
+        None => bytes.starts_with(&GZIP) || bytes.starts_with(&[0, 0]),
     }
+}
+
+/// The first four bytes of a file's content, the last of which is an IDX file's number of dimensions.
+pub(super) fn magic(bytes: &[u8]) -> Option<[u8; 4]> {
+    let mut start = [0; 4];
+    match bytes.starts_with(&GZIP) {
+        true => MultiGzDecoder::new(bytes).read_exact(&mut start).ok()?,
+        false => start = *bytes.first_chunk()?,
+    }
+    Some(start)
 }
 
 /// Which images become a task, and how they are split.

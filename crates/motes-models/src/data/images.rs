@@ -10,6 +10,7 @@ use motes::blocks;
 use motes::files::{Durable, write_atomically};
 use sha2::{Digest, Sha256};
 
+use super::idx::magic;
 use super::resize::fit_square;
 use super::{DataError, looks_like_idx, mnist, read_images, read_planes, sha256};
 use crate::generator::Targets;
@@ -83,13 +84,14 @@ impl ImageSet {
         channels: usize,
         limit: Option<usize>,
     ) -> Result<Self, DataError> {
-        let (images, planes) = match bytes.get(3) {
-            Some(4) if bytes[0] == 0 => read_planes(bytes, name)?,
+        let (images, planes) = match magic(bytes) {
+            Some([0, .., 4]) => read_planes(bytes, name)?,
             _ => (read_images(bytes, name)?, 1),
         };
         if planes != 1 && planes != channels {
+            let or = if planes == 3 { ", or train with --channels 3" } else { "" };
             return Err(DataError(format!(
-                "{name} has images of {planes} channels and {channels} are asked for; use --channels {planes}"
+                "{name} has images of {planes} channels, not of {channels}; give others{or}"
             )));
         }
         let count = enough(images.count / planes, limit, name)?;

@@ -17,6 +17,11 @@ const DISTANCES: usize = 2_000_000;
 /// Particles for each component that are used nevertheless, if there are as many.
 const LEAST: usize = 8;
 
+/// The mean log density of a particle need not grow by more in an iteration. linfa takes a mixture that has not settled within
+/// the iterations for a failure, so this must be met by any: the density grows by a few units in all, and ever slower.
+const TOLERANCE: f64 = 0.02;
+const ITERATIONS: u64 = 200;
+
 /// A Gaussian with its covariance as a lower triangle times its transpose.
 #[derive(Clone, Debug, PartialEq)]
 struct Gaussian {
@@ -82,8 +87,8 @@ impl Mixture {
         let model = GaussianMixtureModel::params_with_rng(components, rng)
             .n_runs(1)
             .reg_covariance(RIDGE)
-            .tolerance(1e-3)
-            .max_n_iterations(100)
+            .tolerance(TOLERANCE)
+            .max_n_iterations(ITERATIONS)
             .fit(&DatasetBase::from(rows))
             .map_err(|e| format!("the mixture could not be fitted ({e}); choose fewer --components"))?;
         let mut parts = Vec::new();

@@ -16,7 +16,7 @@ use super::{Decoder, Encoder, Mode, Stop, Tensor, Wanted};
 /// Beyond this a single-precision run has diverged.
 const LIMIT: f32 = 1e8;
 /// Draws of each image's latents that stand for a VAE's posterior.
-const POSTERIOR_DRAWS: usize = 10;
+pub const POSTERIOR_DRAWS: usize = 10;
 
 /// The images y^1, ..., y^M that a generator is trained on.
 pub trait Targets: Sync {

@@ -141,9 +141,19 @@ impl Settings {
             ("--theta-rate", self.theta_rate, 1e-3),
             ("--sigma", self.sigma, 0.01),
         ] {
-            if !(value > 0.0 && value.is_finite()) {
-                return refuse(format!("{flag} {value} is not a positive number; use for example {example}"));
+            let single = value as f32;
+            if !(single > 0.0 && single.is_finite()) {
+                return refuse(format!(
+                    "{flag} {value} is not a positive number of single precision; use for example {example}"
+                ));
             }
+        }
+        // Outside of this, losses and errors leave the range of numbers.
+        if !(1e-9..=1e9).contains(&self.sigma) {
+            return refuse(format!("--sigma {} is not within 1e-9 to 1e9; use for example 0.01", self.sigma));
+        }
+        if normalises && images == 1 {
+            return refuse("a single image has no variance to normalise by; train on two or more".into());
         }
         for (flag, value) in
             [("--particles", self.particles), ("--chain", self.chain), ("--batch", self.batch)]
@@ -212,7 +222,9 @@ pub enum TrainingError {
     Settings(String),
     /// The iterates left every reasonable range.
     #[error(
-        "the training diverged at step {step}: {what} = {value:.3e}; try {} {:e} (earlier checkpoints are kept)",
+        "the training diverged at step {step} with {} {:e}: {what} = {value:.3e}; try {} {:e} (earlier checkpoints are kept)",
+        rate.flag,
+        rate.value,
         rate.flag,
         rate.smaller()
     )]
