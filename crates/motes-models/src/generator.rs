@@ -29,5 +29,5 @@ pub use synthesis::Mixture;
 pub(crate) use training::adam;
 pub use training::{
     About, Algorithm, BatchNorm, Damage, Inference, POSTERIOR_DRAWS, Rate, Seen, Settings, State, Targets,
-    ThetaRule, Trainer, TrainingError, load_weights, save_weights,
+    ThetaRule, Trainer, TrainingError, load_weights, rmsprop, save_weights,
 };

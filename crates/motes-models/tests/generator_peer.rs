@@ -1,6 +1,6 @@
 //! The generator network and the encoder against PyTorch. `make test-peers` runs this with PyTorch's results; without them it is skipped.
 
-use motes_models::generator::{Decoder, Encoder, Mode, Network, Tensor, Wanted};
+use motes_models::generator::{Decoder, Encoder, Mode, Network, Tensor, Wanted, rmsprop};
 use std::path::PathBuf;
 
 /// Where `check_generator.py` has put its files.
@@ -89,12 +89,8 @@ fn the_network_trains_as_pytorchs() {
             if step == 0 {
                 agree(&title("latents, eval"), &latents, &at("eval-latents"));
             }
-            // RMSProp as PyTorch's.
             gradient.iter_mut().zip(&moving).for_each(|(g, m)| *g *= m);
-            for ((p, s), g) in network.parameters_mut().iter_mut().zip(&mut squares).zip(&gradient) {
-                *s = 0.99 * *s + 0.01 * g * g;
-                *p -= 1e-3 * g / (s.sqrt() + 1e-8);
-            }
+            rmsprop(network.parameters_mut(), &gradient, &mut squares, 1e-3);
             agree_by_tensor(&title("stepped"), network.tensors(), network.parameters(), &at("stepped"));
         }
     }

@@ -9,7 +9,8 @@ use motes::noise::{Noise, Purpose};
 
 pub use self::checkpoint::{About, Damage, load_weights, save_weights};
 pub(crate) use self::optimisers::adam;
-use self::optimisers::{plain, rmsprop};
+use self::optimisers::plain;
+pub use self::optimisers::rmsprop;
 pub use self::settings::{Algorithm, BatchNorm, Rate, Settings, ThetaRule, TrainingError};
 use super::{Decoder, Encoder, Mode, Stop, Tensor, Wanted};
 
