@@ -12,7 +12,8 @@ from typing import Any, Callable, Iterator, Sequence
 import numpy as np
 
 from . import _arrays, _core
-from ._run import Ran, Step, attended, columns, how_of, whole
+from ._arrays import place, whole
+from ._run import Ran, Step, attended, columns, how_of
 
 
 class Fit(Ran):
@@ -153,7 +154,7 @@ class Fit(Ran):
         report : bool
             Whether to write report.html too.
         """
-        self._run.save(os.fspath(dir), bool(report))
+        self._run.save(place("dir", dir), bool(report))
 
     def resume(
         self,
@@ -192,7 +193,8 @@ class Fit(Ran):
         Parameters
         ----------
         X : array_like, shape (rows, features)
-            Rows as the model was given them; they are standardised if those were.
+            Rows as the model was given them; they are standardised if those were. A data frame's columns are taken by
+            name, if the model was given named ones.
 
         Returns
         -------
@@ -202,7 +204,7 @@ class Fit(Ran):
         classes = self._run.problem.classes()
         if classes is None:
             raise ValueError(f"the model {self._run.problem.name} predicts no classes; fit a classifier")
-        features = _arrays.numbers("X", X, 2)
+        features = _arrays.numbers("X", _arrays.by_name("X", X, self._run.problem.features()), 2)
         clouds = self.particles
         if self._run.problem.name != "bnn" and len(self.clouds):
             clouds = self.clouds
@@ -329,7 +331,7 @@ class Replicates(Sequence[Fit]):
     def save(self, dir: str | os.PathLike[str], report: bool = True) -> None:
         """Writes a run directory replicate-1, replicate-2, ... inside ``dir`` for each."""
         for r, fit in enumerate(self):
-            fit.save(os.path.join(os.fspath(dir), f"replicate-{r + 1}"), report)
+            fit.save(os.path.join(place("dir", dir), f"replicate-{r + 1}"), report)
 
     def plot(self, **options: Any) -> Any:
         """As :meth:`Fit.plot`, with a line per replicate."""
