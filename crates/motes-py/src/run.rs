@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use motes::checkpoint::Generations;
-use motes::record::{RunDirectory, posterior_npz};
+use motes::record::{RunDirectory, posterior_npz, trace_header};
 use motes::settings::Settings;
 use motes::{Ended, Error, Model, Pool, State, Summary, memory};
 use motes_cli::config::{Config, Precision};
@@ -429,8 +429,15 @@ fn read<F: PyReal>(
         let header = header.ok_or_else(|| {
             Error::Settings(format!("{} has no checkpoint yet; fit the model again", dir.display()))
         })?;
-        let mut trace = read_file(&dir.join("trace.csv"))?;
-        trace.truncate(usize::try_from(header.trace_bytes).unwrap_or(usize::MAX));
+        let path = dir.join("trace.csv");
+        let mut trace = read_file(&path)?;
+        let bytes = usize::try_from(header.trace_bytes).unwrap_or(usize::MAX);
+        let whole = trace.len() >= bytes && trace.starts_with(trace_header(&*model, &settings).as_bytes());
+        trace.truncate(bytes);
+        if !whole || !holds_numbers(&trace) {
+            let problem = "is not what this run has written; put it back, or fit the model again".into();
+            return Err(Error::File { path, problem });
+        }
         let seconds = header.seconds;
         let pool = Pool::new(None)?;
         let summary = pool.install(|| summary_of(kind, config, &settings, &*model, &state, seconds))?;
@@ -438,4 +445,10 @@ fn read<F: PyReal>(
         Ok((Done { model: model.clone(), settings, state, trace, summary, seconds }, ended))
     });
     raised(trouble, done.map_err(exception))
+}
+
+/// Whether a table has a number, or nothing, in every column of every row.
+fn holds_numbers(table: &[u8]) -> bool {
+    let number = |value: &str| value.is_empty() || value.parse::<f64>().is_ok();
+    csv::Reader::from_reader(table).records().all(|row| row.is_ok_and(|row| row.iter().all(number)))
 }

@@ -187,6 +187,19 @@ def test_directories_are_not_overwritten(tmp_path):
         fit.save("/proc/nowhere/run")
 
 
+def test_a_damaged_trace_is_refused(tmp_path):
+    motes.fit(motes.Hierarchical([1.0]), particles=2, steps=5, out=tmp_path / "run", **QUIET)
+    file = tmp_path / "run" / "trace.csv"
+    good = file.read_bytes()
+    header = good[: good.index(b"\n") + 1]
+    for bad in [b"garbage", good[:-5], header.ljust(len(good), b"\xff"), header + b"1,2,3\n" * len(good)]:
+        file.write_bytes(bad)
+        with pytest.raises(ValueError, match="trace.csv is not what this run has written; put it back"):
+            motes.load(tmp_path / "run")
+    file.write_bytes(good + b"6,0.")  # half a line, of a run that was killed
+    assert motes.load(tmp_path / "run").trace["k"].tolist() == [0, 1, 2, 3, 4, 5]
+
+
 def test_no_path_is_not_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = motes.Hierarchical([1.0])

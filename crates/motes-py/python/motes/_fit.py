@@ -244,6 +244,16 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any"
     -------
     Fit or GeneratorFit
         ``resume`` goes on in the same directory.
+
+    Examples
+    --------
+    >>> import motes, tempfile
+    >>> fit = motes.fit(motes.Hierarchical([1.0, 2.0]), particles=5, steps=50, progress=False)
+    >>> with tempfile.TemporaryDirectory() as dir:
+    ...     fit.save(dir, report=False)
+    ...     loaded = motes.load(dir)
+    >>> bool((loaded.particles == fit.particles).all())
+    True
     """
     where = place("dir", dir)
     config = os.path.join(where, "config.toml")

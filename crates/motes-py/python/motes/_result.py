@@ -181,6 +181,16 @@ class Fit(Ran):
         -------
         Fit
             A new one; this one stays as it is.
+
+        Examples
+        --------
+        >>> import motes
+        >>> model = motes.Hierarchical([1.0, 2.0])
+        >>> fit = motes.fit(model, particles=5, steps=50, progress=False, callback=lambda step: step.k < 20)
+        >>> fit
+        Fit(hierarchical by pgd, 20 of 50 steps, can be resumed)
+        >>> fit.resume(progress=False)
+        Fit(hierarchical by pgd, 50 of 50 steps, complete)
         """
         how = how_of(threads, callback, callback_every, report)
         total = self.steps if steps is None else whole("steps", steps)
@@ -200,6 +210,15 @@ class Fit(Ran):
         -------
         numpy.ndarray, shape (rows, classes)
             In the order of ``fit.model.classes``.
+
+        Examples
+        --------
+        >>> import motes
+        >>> model = motes.LogisticRegression([[-2.0], [-1.0], [1.0], [2.0]], ["no", "no", "yes", "yes"])
+        >>> fit = motes.fit(model, particles=20, steps=200, progress=False)
+        >>> no, yes = fit.predict_proba([[3.0]])[0]
+        >>> bool(yes > no)
+        True
         """
         classes = self._run.problem.classes()
         if classes is None:
