@@ -9,7 +9,7 @@ use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyTuple;
 
 /// Numbers that particles and NumPy share.
 pub trait PyReal: Real + numpy::Element {
@@ -50,7 +50,8 @@ pub struct Callables {
     statistics: Option<Py<PyAny>>,
     m_step: Option<Py<PyAny>>,
     prior: Option<Py<PyAny>>,
-    ascontiguousarray: Py<PyAny>,
+    ndarray: Py<PyAny>,
+    returned: Py<PyAny>,
 }
 
 impl Callables {
@@ -75,7 +76,8 @@ impl Callables {
             statistics: callable("statistics")?,
             m_step: callable("m_step")?,
             prior: callable("prior")?,
-            ascontiguousarray: model.py().import("numpy")?.getattr("ascontiguousarray")?.unbind(),
+            ndarray: model.py().import("numpy")?.getattr("ndarray")?.unbind(),
+            returned: model.py().import("motes._arrays")?.getattr("returned")?.unbind(),
         })
     }
 }
@@ -122,17 +124,22 @@ impl<'py> Crossing<'_, 'py> {
         value: &Bound<'py, PyAny>,
         shape: &[usize],
     ) -> PyResult<Bound<'py, PyArrayDyn<F>>> {
-        let options = PyDict::new(self.py);
-        options.set_item("dtype", F::DTYPE)?;
         let wanted = || format!("return an array of shape {}", shape_text(shape));
-        let array = self.callables.ascontiguousarray.bind(self.py).call((value,), Some(&options));
-        let array = array.map_err(|cause| {
-            let sentence = format!("{what} returned no array of numbers ({cause}); {}", wanted());
-            let error = PyValueError::new_err(sentence);
-            error.set_cause(self.py, Some(cause));
-            error
-        })?;
-        let array = array.cast_into::<PyArrayDyn<F>>()?;
+        // What NumPy made, and no subclass of it such as a masked array, needs no second look.
+        let exact = value.get_type().is(&self.callables.ndarray);
+        let array = match value.cast::<PyArrayDyn<F>>() {
+            Ok(array) if exact && array.ndim() > 0 && array.is_c_contiguous() => array.clone(),
+            _ => {
+                let array = self.callables.returned.bind(self.py).call1((value, F::DTYPE));
+                let array = array.map_err(|cause| {
+                    let sentence = format!("{what} returned no array of numbers ({cause}); {}", wanted());
+                    let error = PyValueError::new_err(sentence);
+                    error.set_cause(self.py, Some(cause));
+                    error
+                })?;
+                array.cast_into::<PyArrayDyn<F>>()?
+            }
+        };
         // NumPy makes a vector of a number, and a single column may come without its second axis.
         let column = shape.len() > 1 && shape[1..].iter().all(|n| *n == 1) && array.shape() == &shape[..1];
         if array.shape() != shape && !column {

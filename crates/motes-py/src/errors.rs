@@ -20,6 +20,21 @@ pub fn exception(error: Error) -> PyErr {
     }
 }
 
+/// An error of a run, which keeps checkpoints only in a directory.
+pub fn exception_of_run(error: Error, has_directory: bool) -> PyErr {
+    match error {
+        Error::Diverged { step, norm, h, suggestion, .. } if !has_directory => {
+            diverged(without_checkpoints(&error), step, norm, h, suggestion)
+        }
+        other => exception(other),
+    }
+}
+
+/// The sentence of a divergence of which no checkpoints are kept.
+pub fn without_checkpoints(error: &impl std::fmt::Display) -> String {
+    in_python(&error.to_string()).replace(" (earlier checkpoints are kept)", "")
+}
+
 /// A `DivergedError`.
 pub fn diverged(sentence: String, step: u64, norm: f64, h: f64, suggestion: f64) -> PyErr {
     Python::attach(|py| {
@@ -34,8 +49,13 @@ pub fn diverged(sentence: String, step: u64, norm: f64, h: f64, suggestion: f64)
 /// Options of the command line as arguments of Python: `--step-size 0.1` becomes `step_size=0.1`.
 #[pyfunction]
 pub fn in_python(sentence: &str) -> String {
+    // Python has no configs to fit from.
+    let sentence = sentence
+        .replace("start a new run without --config", "fit the model again")
+        .replace("start a new run with fit --config", "fit the model again")
+        .replace("start a new run with fit generator --config", "fit the model again");
     let mut out = String::with_capacity(sentence.len());
-    let mut rest = sentence;
+    let mut rest = &sentence[..];
     while let Some(at) = rest.find("--") {
         let (before, option) = rest.split_at(at);
         out.push_str(before);

@@ -1,10 +1,11 @@
 //! Carrying a run out, in memory or in a directory, as `motes fit` and `motes resume` do.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use motes::files::{Durable, write_atomically};
 use motes::record::{RunDirectory, TraceRows, trace_header};
-use motes::{Ended, Error, Model, Settings, State, Summary};
+use motes::{Ended, Error, Flow, Model, Settings, State, Summary};
 use motes_cli::config::Config;
 
 use crate::callables::PyReal;
@@ -41,37 +42,45 @@ pub fn execute<F: PyReal>(
     let recording = config.recording();
     let rows = TraceRows::new(settings, model.d_theta(), recording);
     let mut notes = Vec::new();
-    let (mut state, mut directory, before) = match start {
+    let signals = watch.signals;
+    let begin = || motes::start_unless(model, settings, || signals.flow() == Flow::Stop);
+    let (state, mut directory, before) = match start {
         Start::Scratch { out: None } => {
             watch.trace = Some((rows, trace_header(model, settings).into_bytes()));
-            (motes::start(model, settings)?, None, 0.0)
+            (begin()?, None, 0.0)
         }
         Start::Scratch { out: Some(out) } => {
             let table = kind.table_for(&out, config).map_err(Error::Settings)?;
             let text = config.to_toml().map_err(Error::Settings)?;
             let directory = RunDirectory::create(&out, &text, model, settings, recording)?;
             write_table(&out, table)?;
-            (motes::start(model, settings)?, Some(directory), 0.0)
+            (begin()?, Some(directory), 0.0)
         }
         Start::Memory { state, trace, seconds } => {
             watch.trace = Some((rows, trace));
-            (*state, None, seconds)
+            let state = if state.k == 0 { begin()? } else { Some(*state) };
+            (state, None, seconds)
         }
         Start::Directory(dir) => {
             let mut state = State::initial(model, settings);
             let (directory, warnings) = RunDirectory::resume(&dir, model, settings, recording, &mut state)?;
             notes = warnings;
             RunDirectory::write_config(&dir, &config.to_toml().map_err(Error::Settings)?)?;
-            if state.k == 0 {
-                state = motes::start(model, settings)?;
-            }
+            let state = if state.k == 0 { begin()? } else { Some(state) };
             let before = directory.seconds_before();
             (state, Some(directory), before)
         }
     };
-    let (ended, spent) = motes::run(model, settings, &mut state, directory.as_mut(), &mut [watch])?;
+    let (state, ended, spent) = match state {
+        Some(mut state) => {
+            let (ended, spent) = motes::run(model, settings, &mut state, directory.as_mut(), &mut [watch])?;
+            (state, ended, spent)
+        }
+        // Stopped in the warm start, which begins again when the run is resumed from step 0.
+        None => (State::initial(model, settings), Ended::Early, Duration::ZERO),
+    };
     let seconds = before + spent.as_secs_f64();
-    let summary = summary_of(kind, config, settings, model, &state, seconds);
+    let summary = summary_of(kind, config, settings, model, &state, seconds)?;
     let trace = match &mut directory {
         None => watch.trace.take().map_or(Vec::new(), |(_, text)| text),
         Some(directory) => {
@@ -87,6 +96,7 @@ pub fn execute<F: PyReal>(
     Ok(Executed { state, trace, summary, seconds, ended, notes })
 }
 
+/// The summary of a run; a model whose log density is NaN at its end gets none, for the verdict would say nothing of it.
 pub fn summary_of<F: PyReal>(
     kind: &Kind,
     config: &Config,
@@ -94,11 +104,16 @@ pub fn summary_of<F: PyReal>(
     model: &dyn Model<F>,
     state: &State<F>,
     seconds: f64,
-) -> Summary {
+) -> Result<Summary, Error> {
     let choices = serde_json::to_value(config).expect("a config is plain data");
     let mut summary = Summary::of(model, settings, choices, state, seconds);
     summary.data = kind.remember().map(|r| serde_json::to_value(r).expect("plain data"));
-    summary
+    let judged = state.k > 0 && settings.averages_clouds() && model.log_density().is_some();
+    if judged && summary.diagnostics.shadow_acceptance.is_none() {
+        let (what, norm, h) = ("the log density", f64::NAN, settings.step_size_at(state.k - 1));
+        return Err(Error::Diverged { step: state.k, what, norm, h, suggestion: h / 2.0 });
+    }
+    Ok(summary)
 }
 
 pub fn read_file(path: &Path) -> Result<Vec<u8>, Error> {

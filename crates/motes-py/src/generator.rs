@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::callables::Trouble;
-use crate::errors::{diverged, exception, in_python, value_error};
+use crate::errors::{diverged, exception, value_error, without_checkpoints};
 use crate::execute::read_file;
 use crate::run::{How, raised};
 use crate::watch::{Signals, asked, attended};
@@ -399,8 +399,7 @@ fn failure(error: Failure) -> PyErr {
     };
     match error.downcast_ref::<TrainingError>() {
         Some(TrainingError::Diverged { step, value, rate, .. }) => {
-            let sentence = in_python(&error.to_string()).replace(" (earlier checkpoints are kept)", "");
-            diverged(sentence, *step, *value, rate.value, rate.smaller())
+            diverged(without_checkpoints(&error), *step, *value, rate.value, rate.smaller())
         }
         _ => value_error(error),
     }

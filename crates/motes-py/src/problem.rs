@@ -28,6 +28,9 @@ pub enum Table {
     Rows(Classification),
 }
 
+/// What a coordinate's name takes: Python asks for all of them.
+const NAME_BYTES: u128 = 64;
+
 /// The file of such data in a run directory.
 pub const TABLE: &str = "data.csv";
 
@@ -69,7 +72,7 @@ impl Problem {
         let shape = models::shape_before_data(&name, &config, 8);
         memory::check(shape, &Settings { particles: 1, ..Settings::default() }).map_err(value_error)?;
         let source = py.detach(|| Source::load(&mut config)).map_err(value_error)?;
-        Ok(Problem::builtin(config, source, None))
+        Problem::builtin(config, source, None).map_err(value_error)
     }
 
     /// The hierarchical model of observations.
@@ -78,7 +81,7 @@ impl Problem {
         let y: Vec<f64> = y.as_array().to_vec();
         let config = Config { model: Some("hierarchical".into()), ..Config::default() };
         let source = Source::of_observations(&config, y.clone(), String::new()).map_err(value_error)?;
-        Ok(Problem::builtin(config, source, Some(Table::Observations(y))))
+        Problem::builtin(config, source, Some(Table::Observations(y))).map_err(value_error)
     }
 
     /// A classifier of rows whose labels count the classes.
@@ -103,11 +106,12 @@ impl Problem {
             rows_dropped: 0,
         };
         let made = py.detach(|| {
-            let source = Source::of_rows(&mut config, rows.clone(), String::new());
+            let source = Source::of_rows(&mut config, rows.clone(), String::new())?;
+            let problem = Problem::builtin(config, source, Some(Table::Rows(rows)))?;
             // A model that cannot be built is refused now, not when it is fitted.
-            source.and_then(|source| source.build::<f64>().map(|_| source))
+            problem.kind.build::<f64>(&Trouble::default()).map(|_| problem)
         });
-        Ok(Problem::builtin(config, made.map_err(value_error)?, Some(Table::Rows(rows))))
+        made.map_err(value_error)
     }
 
     /// A model of callables.
@@ -150,18 +154,33 @@ impl Problem {
     fn classes(&self) -> Option<Vec<String>> {
         self.kind.remember().map(|r| r.classes.clone())
     }
+
+    /// The names of the columns that features come from, where there are any.
+    fn features(&self) -> Vec<String> {
+        self.kind.remember().map_or(Vec::new(), |r| r.features.clone())
+    }
 }
 
 impl Problem {
-    fn builtin(config: Config, source: Source, table: Option<Table>) -> Self {
+    /// A model of data; a network of which not even one particle fits into memory is refused before it is built.
+    fn builtin(config: Config, source: Source, table: Option<Table>) -> Result<Self, String> {
+        if let Some(r) = source.remember.as_ref().filter(|r| r.model == "bnn") {
+            let d_x = r.hidden.saturating_mul(r.inputs + r.classes.len());
+            let data_bytes = NAME_BYTES * d_x as u128;
+            let shape = memory::Shape { d_theta: 2, d_x, data_bytes, real_bytes: 8 };
+            memory::check(shape, &Settings { particles: 1, ..Settings::default() }).map_err(|sentence| {
+                let arithmetic = sentence.split(';').next().unwrap_or_default();
+                format!("hidden is {}: {arithmetic}; use fewer hidden units", r.hidden)
+            })?;
+        }
         let (config, source, table) = (Box::new(config), Box::new(source), table.map(Box::new));
-        Problem { kind: Arc::new(Kind::Builtin { config, source, table, shape: OnceLock::new() }) }
+        Ok(Problem { kind: Arc::new(Kind::Builtin { config, source, table, shape: OnceLock::new() }) })
     }
 
     /// The model of a run directory that needs no callables.
     pub fn of_config(mut config: Config) -> Result<(Self, Config), String> {
         let source = Source::load(&mut config)?;
-        Ok((Problem::builtin(config.clone(), source, None), config))
+        Ok((Problem::builtin(config.clone(), source, None)?, config))
     }
 }
 

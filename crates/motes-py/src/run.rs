@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use motes::checkpoint::Generations;
-use motes::record::{RunDirectory, posterior_npz};
+use motes::record::{RunDirectory, posterior_npz, trace_header};
 use motes::settings::Settings;
 use motes::{Ended, Error, Model, Pool, State, Summary, memory};
 use motes_cli::config::{Config, Precision};
@@ -16,10 +16,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::callables::{PyReal, Trouble};
-use crate::errors::{exception, in_python, value_error};
+use crate::errors::{exception, exception_of_run, in_python, value_error};
 use crate::execute::{Executed, Start, execute, read_file, summary_of, write_table};
 use crate::problem::{Kind, Problem, settings_from};
-use crate::watch::{Signals, Watch, attended};
+use crate::watch::{Signals, Watch, attended, unless_interrupted};
 
 /// A run in memory: all that its files would hold.
 struct Done<F> {
@@ -84,8 +84,7 @@ pub fn fit(
     let kind = problem.kind.clone();
     let trouble = Trouble::default();
     let config = settings_from(settings)?.or(kind.config());
-    let resolved = py.detach(|| resolved(&kind, config, &trouble));
-    let Resolved { config, settings, precision, .. } = raised(&trouble, resolved.map_err(value_error))?;
+    let Resolved { config, settings, precision, .. } = resolved(py, &kind, config, &trouble)?;
     match precision {
         Precision::F32 => {
             let model = built::<f32>(py, &kind, &trouble)?;
@@ -120,8 +119,7 @@ pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>) -> PyResult
         }
     };
     let trouble = Trouble::default();
-    let resolved = py.detach(|| resolved(&kind, config, &trouble));
-    let Resolved { config, settings, precision, .. } = raised(&trouble, resolved.map_err(value_error))?;
+    let Resolved { config, settings, precision, .. } = resolved(py, &kind, config, &trouble)?;
     let (precise, ended) = match precision {
         Precision::F32 => {
             let (done, ended) =
@@ -317,18 +315,38 @@ impl Run {
     }
 }
 
-fn resolved(kind: &Kind, config: Config, trouble: &Trouble) -> Result<Resolved, String> {
-    let auto = |settings: &Settings| {
-        let model = kind.build::<f64>(trouble)?;
-        // The curvature may be worth several threads.
-        let pool = Pool::new(None).map_err(|e| e.to_string())?;
-        Ok(pool.install(|| settings.auto_step_size(&*model)))
-    };
-    resolve(config, &kind.defaults(), kind.sha256(), auto)
+fn resolved(py: Python<'_>, kind: &Arc<Kind>, config: Config, trouble: &Trouble) -> PyResult<Resolved> {
+    prepared(py, kind, trouble, |kind, trouble| {
+        let auto = |settings: &Settings| {
+            let model = kind.build::<f64>(trouble)?;
+            // The curvature may be worth several threads.
+            let pool = Pool::new(None).map_err(|e| e.to_string())?;
+            Ok(pool.install(|| settings.auto_step_size(&*model)))
+        };
+        resolve(config, &kind.defaults(), kind.sha256(), auto)
+    })
 }
 
-fn built<F: PyReal>(py: Python<'_>, kind: &Kind, trouble: &Trouble) -> PyResult<Arc<dyn Model<F>>> {
-    py.detach(|| kind.build::<F>(trouble)).map(Arc::from).map_err(value_error)
+fn built<F: PyReal>(py: Python<'_>, kind: &Arc<Kind>, trouble: &Trouble) -> PyResult<Arc<dyn Model<F>>> {
+    prepared(py, kind, trouble, |kind, trouble| kind.build::<F>(trouble).map(Arc::from))
+}
+
+/// Does without the GIL what comes before a run; Ctrl-C is raised, since there is nothing to return yet.
+fn prepared<T: Send + 'static>(
+    py: Python<'_>,
+    kind: &Arc<Kind>,
+    trouble: &Trouble,
+    work: impl FnOnce(&Kind, &Trouble) -> Result<T, String> + Send + 'static,
+) -> PyResult<T> {
+    let done = match **kind {
+        Kind::Builtin { .. } => {
+            let (kind, trouble) = (kind.clone(), trouble.clone());
+            unless_interrupted(py, move || work(&kind, &trouble))?
+        }
+        // Python interrupts its callables itself, and a thread that is left behind must not call them.
+        Kind::Written(_) => py.detach(|| work(kind, trouble)),
+    };
+    raised(trouble, done.map_err(value_error))
 }
 
 /// What a callable raised comes before what the library made of it.
@@ -378,7 +396,7 @@ where
             pool.install(|| execute(&kind, &mut config, &settings, &*model, start, &mut watch, how.report))
         });
     let Executed { state, trace, summary, seconds, ended, notes } =
-        raised(&trouble, outcome.map_err(exception))?;
+        raised(&trouble, outcome.map_err(|e| exception_of_run(e, path.is_some())))?;
     let precise = Precise::from(Done { model, settings, state, trace, summary, seconds });
     Ok(Run { kind, config, precise, path, ended, interrupted, trouble, notes })
 }
@@ -411,13 +429,26 @@ fn read<F: PyReal>(
         let header = header.ok_or_else(|| {
             Error::Settings(format!("{} has no checkpoint yet; fit the model again", dir.display()))
         })?;
-        let mut trace = read_file(&dir.join("trace.csv"))?;
-        trace.truncate(usize::try_from(header.trace_bytes).unwrap_or(usize::MAX));
+        let path = dir.join("trace.csv");
+        let mut trace = read_file(&path)?;
+        let bytes = usize::try_from(header.trace_bytes).unwrap_or(usize::MAX);
+        let whole = trace.len() >= bytes && trace.starts_with(trace_header(&*model, &settings).as_bytes());
+        trace.truncate(bytes);
+        if !whole || !holds_numbers(&trace) {
+            let problem = "is not what this run has written; put it back, or fit the model again".into();
+            return Err(Error::File { path, problem });
+        }
         let seconds = header.seconds;
         let pool = Pool::new(None)?;
-        let summary = pool.install(|| summary_of(kind, config, &settings, &*model, &state, seconds));
+        let summary = pool.install(|| summary_of(kind, config, &settings, &*model, &state, seconds))?;
         let ended = if state.k < settings.steps { Ended::Early } else { Ended::Complete };
         Ok((Done { model: model.clone(), settings, state, trace, summary, seconds }, ended))
     });
     raised(trouble, done.map_err(exception))
+}
+
+/// Whether a table has a number, or nothing, in every column of every row.
+fn holds_numbers(table: &[u8]) -> bool {
+    let number = |value: &str| value.is_empty() || value.parse::<f64>().is_ok();
+    csv::Reader::from_reader(table).records().all(|row| row.is_ok_and(|row| row.iter().all(number)))
 }

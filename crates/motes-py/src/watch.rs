@@ -89,6 +89,27 @@ pub fn asked(
     }
 }
 
+/// Runs `work` on a thread of its own, without the GIL, while this one lets Python handle signals. What they raise is
+/// returned at once; the thread is then left to end by itself, so `work` must not call Python.
+pub fn unless_interrupted<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let (done, wait) = channel();
+    std::thread::spawn(move || {
+        let _ = done.send(work());
+    });
+    py.detach(move || {
+        loop {
+            match wait.recv_timeout(INTERVAL) {
+                Ok(result) => return Ok(result),
+                Err(RecvTimeoutError::Disconnected) => panic!("the working thread has panicked"),
+                Err(RecvTimeoutError::Timeout) => Python::attach(|py| py.check_signals())?,
+            }
+        }
+    })
+}
+
 /// Runs `work` on a thread of its own, without the GIL, while this one lets Python handle signals and show progress.
 /// Also returns whether Ctrl-C was pressed.
 ///

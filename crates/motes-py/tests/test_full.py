@@ -1,6 +1,7 @@
 """With the packages that are optional: JAX, PyTorch, ArviZ, scikit-learn, matplotlib, Jupyter."""
 
 import ast
+import re
 import subprocess
 import sys
 
@@ -202,7 +203,17 @@ def test_the_estimator_agrees_with_the_model():
 
 def test_type_checkers_see_the_types(tmp_path):
     pytest.importorskip("mypy")
-    (tmp_path / "use.py").write_text("import motes\nfit = motes.load('x')\nreveal_type(fit.theta)\n")
+    lines = {
+        "motes.load('x').theta": "ndarray",
+        "motes.fit(motes.Hierarchical([1.0]), 'pgd', 10, steps=5, batch=2)": "Fit",
+        "motes.fit(motes.Model(1, 1, print)).theta": "ndarray",
+        "motes.fit(motes.Hierarchical([1.0]), replicates=2)": "Replicates",
+        "motes.fit(motes.Generator.mnist(4), particles=None, out='x')": "GeneratorFit",
+    }
+    (tmp_path / "use.py").write_text("\n".join(["import motes", *(f"reveal_type({line})" for line in lines)]))
     run = [sys.executable, "-m", "mypy", "--strict", str(tmp_path / "use.py")]
     done = subprocess.run(run, capture_output=True, text=True)
-    assert "ndarray" in done.stdout and "error" not in done.stdout, done.stdout
+    told = [line for line in done.stdout.splitlines() if "Revealed type" in line]
+    assert "error" not in done.stdout and len(told) == len(lines), done.stdout
+    for kind, line in zip(lines.values(), told):
+        assert re.search(rf'"(motes|numpy|Union)[^"]*\b{kind}\b', line), line

@@ -26,6 +26,12 @@ QUIET = dict(progress=False)
         ([[1.0], [2.0]], [0.0, np.nan], "y holds labels that are not finite"),
         ([[1.0], [2.0]], ["?", "b"], "stands for a missing value"),
         ([[1.0], [2.0, 3.0]], [0, 1], "X is not an array"),
+        (np.ma.masked_less([[1.0], [2.0]], 2), [0, 1], "X is not an array .*masked"),
+        ([[1.0], [10**400]], [0, 1], "X holds values that are not numbers"),
+        ([[1.0], [2.0]], [0, [1, 2]], "y is not an array"),
+        ([[1.0], [2.0]], ["infinity", "b"], "stands for a missing value"),
+        ([[1.0], [2.0]], ["1", "1.0"], "the labels '1' and '1.0', which a file would not tell apart"),
+        ([[1.0], [2.0]], [" a", "a"], "the labels ' a' and 'a', which"),
     ],
 )
 def test_bad_data_are_refused(cls, X, y, words):
@@ -55,6 +61,38 @@ def test_other_bad_data_are_refused():
         motes.Hierarchical([1.0, np.inf])
     with pytest.raises(ValueError, match="cannot read the data .*nowhere.csv"):
         motes.LogisticRegression.from_csv("nowhere.csv")
+
+
+@pytest.mark.parametrize(
+    "make, settings, words",
+    [
+        (motes.LogisticRegression, dict(prior_variance=np.nan), "prior_variance is nan"),
+        (motes.LogisticRegression, dict(test_fraction=np.nan), "test_fraction is nan"),
+        (motes.LogisticRegression, dict(split_seed="a"), "split_seed is 'a'"),
+        (motes.LogisticRegression, dict(split_seed=1.5), "split_seed is 1.5"),
+        (motes.LogisticRegression, dict(intercept="no"), "intercept is 'no'; give True or False"),
+        (motes.LogisticRegression, dict(standardize=2), "standardize is 2"),
+        (motes.BayesianNeuralNetwork, dict(hidden="x"), "hidden is 'x'"),
+        (motes.BayesianNeuralNetwork, dict(hidden=2.7), "hidden is 2.7"),
+        (motes.BayesianNeuralNetwork, dict(hidden=2**70), "below 2"),
+        (motes.BayesianNeuralNetwork, dict(hidden=10**13), "hidden is 1.*0: this run needs .* use fewer hidden units"),
+        (motes.BayesianNeuralNetwork, dict(hidden=2**62), "hidden is 4.*4: this run needs .* use fewer hidden units"),
+    ],
+    ids=str,
+)
+def test_bad_arguments_of_a_model_are_refused(make, settings, words, rows):
+    with pytest.raises(ValueError, match=words):
+        repr(make(*rows, **settings))
+
+
+def test_generated_data_take_numbers_of_any_kind():
+    assert motes.Hierarchical.generate(dim=np.int64(5), true_theta=np.float32(2)).d_x == 5
+    with pytest.raises(ValueError, match="true_theta is nan"):
+        motes.Hierarchical.generate(true_theta=np.nan)
+    with pytest.raises(ValueError, match="dim is 2.5"):
+        motes.Hierarchical.generate(dim=2.5)
+    with pytest.raises(ValueError, match="hidden is .*this run needs"):
+        motes.BayesianNeuralNetwork.mnist(subsample=100, hidden=10**12)
 
 
 def test_awkward_arrays_are_taken(rows):
@@ -92,6 +130,11 @@ def test_labels_have_the_order_of_the_command_line(rows):
         (dict(particles=-1), "particles"),
         (dict(steps=0), "steps=0"),
         (dict(steps="many"), "steps"),
+        (dict(steps=-1), "steps is -1; give a whole number"),
+        (dict(algorithm="em", step_size=0.1), "em .* step_size has no meaning"),
+        (dict(algorithm="em", particles=7), "em .* particles has no meaning"),
+        (dict(out=""), "out is ''; give a path"),
+        (dict(out=3), "out is 3; give a path"),
         (dict(burn_in=10, steps=10), "burn_in=10"),
         (dict(step_size=-1.0), "step_size=-1"),
         (dict(step_size=float("nan")), "step_size is nan"),
@@ -113,6 +156,13 @@ def test_labels_have_the_order_of_the_command_line(rows):
 def test_bad_settings_are_refused(settings, words):
     with pytest.raises(ValueError, match=words):
         motes.fit(motes.Hierarchical([1.0, 2.0]), **settings, **QUIET)
+
+
+def test_whole_numbers_may_be_floats():
+    fits = motes.fit(
+        motes.Hierarchical([1.0]), particles=2.0, steps=3.0, threads=1.0, callback_every=2.0, replicates=1.0, **QUIET
+    )
+    assert len(fits) == 1 and fits[0].steps == 3
 
 
 def test_unknown_settings_are_refused():
@@ -137,6 +187,32 @@ def test_directories_are_not_overwritten(tmp_path):
         fit.save("/proc/nowhere/run")
 
 
+def test_a_damaged_trace_is_refused(tmp_path):
+    motes.fit(motes.Hierarchical([1.0]), particles=2, steps=5, out=tmp_path / "run", **QUIET)
+    file = tmp_path / "run" / "trace.csv"
+    good = file.read_bytes()
+    header = good[: good.index(b"\n") + 1]
+    for bad in [b"garbage", good[:-5], header.ljust(len(good), b"\xff"), header + b"1,2,3\n" * len(good)]:
+        file.write_bytes(bad)
+        with pytest.raises(ValueError, match="trace.csv is not what this run has written; put it back"):
+            motes.load(tmp_path / "run")
+    file.write_bytes(good + b"6,0.")  # half a line, of a run that was killed
+    assert motes.load(tmp_path / "run").trace["k"].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_no_path_is_not_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = motes.Hierarchical([1.0])
+    generator = motes.fit(motes.Generator.mnist(4), particles=1, steps=1, batch=4, **QUIET)
+    fits = motes.fit(model, particles=2, steps=5, replicates=2, **QUIET)
+    for write in [fits.save, fits[0].save, generator.save, motes.load]:
+        with pytest.raises(ValueError, match="dir is ''; give a path"):
+            write("")
+    with pytest.raises(ValueError, match="out is ''; give a path"):
+        motes.fit(generator.model, steps=1, out="", **QUIET)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_nothing_is_written_without_out(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     motes.fit(motes.LogisticRegression.wisconsin(), particles=3, steps=5, **QUIET).predict_proba(np.zeros((1, 9)))
@@ -154,3 +230,18 @@ def test_predictions_refuse_other_shapes(rows):
         motes.fit(motes.Hierarchical([1.0]), particles=2, steps=5, **QUIET).predict_proba(X)
     with pytest.raises(ValueError, match="new total"):
         fit.resume(2, **QUIET)
+
+
+def test_predictions_take_columns_by_name(rows, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = rows
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    fit = motes.fit(motes.LogisticRegression(frame, y), particles=4, steps=5, out=tmp_path / "run", **QUIET)
+    expected = fit.predict_proba(X)
+    shuffled = frame[["c", "b", "a"]].assign(more="text")
+    for one in [fit, motes.load(tmp_path / "run")]:
+        np.testing.assert_array_equal(one.predict_proba(shuffled), expected)
+        with pytest.raises(ValueError, match="X has no column 'b'; give the columns"):
+            one.predict_proba(frame[["a", "c"]])
+    plain = motes.fit(motes.LogisticRegression(X, y), particles=4, steps=5, **QUIET)
+    np.testing.assert_array_equal(plain.predict_proba(frame), expected)

@@ -180,6 +180,78 @@ def test_nan_is_a_diverged_error(place):
     assert "step 4" in str(error) and f"step_size={error.suggestion}" in str(error) and "NaN" in str(error)
 
 
+PIECES = dict(gradients=lambda theta, x: (x - theta, theta - 2 * x), log_density=lambda theta, x: -(x**2)[:, 0])
+
+
+@pytest.mark.parametrize(
+    "piece, settings, step",
+    [
+        ("gradients", dict(algorithm="pmgd"), 1),
+        ("gradients", dict(algorithm="marginal-mh", adjust_after=2), 1),
+        ("log_density", dict(), 5),
+        ("log_density", dict(adjust=True, adjust_after=2), 3),
+        ("log_density", dict(algorithm="joint-mh", adjust_after=2), 3),
+        ("log_density", dict(algorithm="marginal-mh", adjust_after=2), 3),
+    ],
+    ids=str,
+)
+def test_nan_of_other_pieces_is_a_diverged_error(piece, settings, step):
+    nan = dict(gradients=lambda theta, x: (x * np.nan, -x), log_density=lambda theta, x: np.full(len(x), np.nan))
+    model = motes.Model(1, 1, **{**PIECES, piece: nan[piece]})
+    with pytest.raises(motes.DivergedError, match=f"step {step}: .* = NaN with h = 0.01; try step_size=") as caught:
+        motes.fit(model, particles=3, steps=5, step_size=0.01, **settings, **QUIET)
+    error = caught.value
+    assert (error.step, error.step_size) == (step, 0.01) and math.isnan(error.norm) and 0 < error.suggestion < 0.01
+    assert "a callable returned NaN" in str(error) and "checkpoints" not in str(error)
+
+
+@pytest.mark.parametrize("settings", [dict(), dict(adjust=True), dict(algorithm="marginal-mh")], ids=str)
+def test_a_density_of_zero_is_a_rejection(settings):
+    model = motes.Model(1, 1, **{**PIECES, "log_density": lambda theta, x: np.full(len(x), -np.inf)})
+    after = {"adjust_after": 0} if settings else {}
+    fit = motes.fit(model, particles=3, steps=5, step_size=0.01, **settings, **after, **QUIET)
+    assert fit.diagnostics["shadow_acceptance"] == 0 and fit.diagnostics["acceptance"] in (0, None)
+    assert fit.diagnostics["verdict"] != "ok"
+
+
+def test_a_singular_hessian_is_not_called_nan():
+    model = motes.Model(1, 1, **PIECES, hessian=lambda theta, x: np.zeros((len(x), 1, 1)))
+    with pytest.raises(motes.DivergedError, match="singular") as caught:
+        motes.fit(model, algorithm="pqn", particles=3, steps=5, **QUIET)
+    assert "NaN" not in str(caught.value)
+
+
+def test_checkpoints_are_told_of_where_there_are_any(tmp_path):
+    model = motes.Model(1, 2, lambda theta, x: (0 * x[:, :1], -1000.0 * x))
+    with pytest.raises(motes.DivergedError, match="earlier checkpoints are kept"):
+        motes.fit(model, particles=3, steps=2000, step_size=1.0, out=tmp_path / "run", **QUIET)
+    changed = motes._core.in_python("was changed; put it back, or start a new run with fit --config")
+    assert changed == "was changed; put it back, or fit the model again"
+
+
+class Attached:
+    """As PyTorch's tensors that require gradients."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def detach(self):
+        return self.values
+
+    def __array__(self, *args, **options):
+        raise RuntimeError("use detach() first")
+
+
+def test_gradients_that_are_attached_are_detached(rows):
+    right = numpy_logistic(*rows)
+    expected = motes.fit(right, particles=4, steps=5, **QUIET)
+    model = motes.Model(
+        1, 3, lambda *at: tuple(map(Attached, right.gradients(*at))), lambda *at: Attached(right.log_density(*at))
+    )
+    np.testing.assert_array_equal(motes.fit(model, particles=4, steps=5, **QUIET).particles, expected.particles)
+    motes.Model(1, 3, right.gradients, statistics=lambda x: Attached(x[:, :1]), m_step=lambda mean: mean)
+
+
 def test_divergence_names_a_step_size():
     model = motes.Model(1, 2, lambda theta, x: (0 * x[:, :1], -1000.0 * x))
     with pytest.raises(motes.DivergedError, match="try step_size=") as caught:
@@ -192,6 +264,9 @@ RETURNS = {
     "theta": (lambda theta, x: (np.zeros(7), x), r"grad_theta of gradients returned shape \(7,\).*\(4, 1\)"),
     "x": (lambda theta, x: (np.zeros((4, 1)), x[:, :2]), r"grad_x of gradients returned shape \(4, 2\).*\(4, 3\)"),
     "text": (lambda theta, x: (np.zeros((4, 1)), "no"), "grad_x of gradients returned no array of numbers"),
+    "complex": (lambda theta, x: (x[:, :1], x * 1j), r"grad_x of gradients returned no array .*complex128"),
+    "words": (lambda theta, x: (x[:, :1], x.astype(str)), "grad_x of gradients returned no array .*dtype"),
+    "masked": (lambda theta, x: (np.ma.masked_less(x[:, :1], 9), x), "grad_theta of gradients .*masked"),
     "none": (lambda theta, x: None, "gradients returned NoneType"),
 }
 
@@ -229,9 +304,15 @@ def test_arguments_of_a_model_are_checked():
         (dict(d_theta=2, d_x=1, gradients=f, names=["a", "a"]), "distinct"),
         (dict(d_theta=1, d_x=1, gradients=f, names={"y": ["a"]}), "'theta' and 'x'"),
         (dict(d_theta=1, d_x=1, gradients=f, name="logistic"), "built-in"),
+        (dict(d_theta=1, d_x=1, gradients=f, names=["k"]), "names of theta has 'k', which is a column"),
+        (dict(d_theta=1, d_x=1, gradients=f, theta_terms=[1, 2]), "theta_terms has 2 values"),
+        (dict(d_theta=1, d_x=1, gradients=f, curvature=float("nan")), "curvature is nan"),
+        (dict(d_theta=1, d_x=1, gradients=f, default_step_size="x"), "default_step_size is 'x'"),
     ]:
         with pytest.raises(ValueError, match=words):
             motes.Model(**arguments)
+    with pytest.raises(ValueError, match="seed is -1"):
+        motes.check_model(motes.Model(1, 1, f), seed=-1)
 
 
 def test_names_reach_the_files(tmp_path):
@@ -308,6 +389,79 @@ def test_ctrl_c_stops_within_a_second_and_can_be_resumed(child, kind):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert 0 < float(out) - sent < 1.0
+
+
+WARM = """
+import time, warnings
+import numpy as np
+import motes
+
+model = motes.Hierarchical([1.0, 2.0])
+settings = dict(particles=3, steps=9, progress=False)
+print("ready", flush=True)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    fit = motes.fit(model, warm_start="1x1000000000", out={out}, **settings)
+print(time.time(), flush=True)
+assert fit.k == 0 and not fit.complete and "interrupted after step 0" in str(caught[0].message), caught
+assert fit.theta.shape == (1,) and fit.particles.shape == (3, 2) and len(fit.trace["k"]) == 0
+"""
+
+AUTO = """
+import time
+import numpy as np
+import motes
+
+random = np.random.default_rng(0)
+model = motes.LogisticRegression(random.normal(size=(20000, 800)), random.integers(2, size=20000))
+print("ready", flush=True)
+try:
+    fit = motes.fit(model, particles=1, steps=10**9, progress=False)
+    assert not fit.complete
+except KeyboardInterrupt:
+    pass  # before the first step
+print(time.time(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("script", [WARM.format(out=None), WARM, AUTO], ids=["warm", "directory", "auto"])
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+def test_ctrl_c_stops_what_comes_before_the_first_step(child, script, tmp_path):
+    process = child(script.replace("{out}", repr(str(tmp_path / "run"))))
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.3)
+    sent = time.time()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert 0 < float(out) - sent < 1.0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+@pytest.mark.parametrize("out", [None, "run"])
+def test_a_warm_start_that_was_stopped_begins_again(out, tmp_path):
+    calls = 0
+
+    def gradients(theta, x):
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)
+        return x - theta, theta - 2 * x
+
+    model = motes.Model(1, 1, gradients)
+    settings = dict(particles=3, steps=9, step_size=0.1, warm_start="1x20", **QUIET)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.warns(RuntimeWarning, match="interrupted after step 0 of 9"):
+            fit = motes.fit(model, out=out and tmp_path / out, **settings)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert fit.k == 0 and calls < 20
+    resumed, whole = fit.resume(**QUIET), motes.fit(model, **settings)
+    np.testing.assert_array_equal(resumed.particles, whole.particles)
+    np.testing.assert_array_equal(resumed.theta_trace, whole.theta_trace)
 
 
 def test_callback_sees_every_step_and_may_stop():

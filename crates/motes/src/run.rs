@@ -49,7 +49,7 @@ pub fn start_unless<F: Real>(
             &[1],
         );
         let mut first = State::initial(model, &single);
-        stepper.settle_theta(&mut first)?;
+        stepper.settle_theta(&mut first, settings.step_size)?;
         for _ in 0..warm.steps {
             if stop() {
                 return Ok(None);
@@ -86,7 +86,7 @@ pub fn run<F: Real>(
     let mut metrics = TestMetrics::new(model, settings);
     let began = Instant::now();
     if state.k == 0 {
-        stepper.settle_theta(state)?; // theta_0 = theta_*(X_0), where theta follows from the particles
+        stepper.settle_theta(state, settings.step_size_at(0))?; // theta_0 = theta_*(X_0), where theta follows from the particles
         let mut info = StepInfo::new(state, settings.step_size_at(0), Moves::default(), &[]);
         info.metrics = metrics.of_cloud(info.k, info.cloud);
         info.metrics_time = metrics.time;
@@ -201,7 +201,7 @@ fn grow<F: Real>(
     if settings.algorithm == Algorithm::Soul {
         state.cloud.swap(old - 1, *n - 1); // the next chain starts where this one ended
     }
-    stepper.settle_theta(state)
+    stepper.settle_theta(state, settings.step_size_at(state.k))
 }
 
 /// Puts a step size into a divergence that is smaller than the one tried and safe as far as the model can tell.

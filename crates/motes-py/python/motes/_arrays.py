@@ -1,20 +1,78 @@
-"""Arrays that users give, checked so that every refusal names the argument."""
+"""What users give, checked so that every refusal names the argument."""
 
 from __future__ import annotations
 
+import math
+import os
 from typing import Any, Sequence
 
 import numpy as np
 
 
-def converted(name: str, value: Any, remedy: str) -> np.ndarray:
-    """The value as an array of whatever kind; PyTorch's lose their gradients."""
-    if hasattr(value, "detach"):
-        value = value.detach()
+def whole(name: str, value: Any, least: int = 0) -> int:
+    """The value as a whole number of `least` or more."""
     try:
-        return np.asarray(value)
+        number = int(value)
+        if isinstance(value, (bool, np.bool_)) or number != value or number < least:
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} is {value!r}; give a whole number of {least} or more") from None
+    if number >= 1 << 64:
+        raise ValueError(f"{name} is {value!r}; give a whole number below 2**64")
+    return number
+
+
+def finite(name: str, value: Any) -> float:
+    """The value as a finite number."""
+    try:
+        number = math.nan if isinstance(value, (str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{name} is {value!r}; give a finite number")
+    return number
+
+
+def flag(name: str, value: Any) -> bool:
+    """The value as True or False; words are neither."""
+    if not isinstance(value, (bool, np.bool_, int, np.integer)) or value not in (0, 1):
+        raise ValueError(f"{name} is {value!r}; give True or False")
+    return bool(value)
+
+
+def place(name: str, value: Any) -> str:
+    """The value as a path; an empty one would be the working directory."""
+    try:
+        path = os.fsdecode(value)
+    except TypeError:
+        path = ""
+    if not path or "\0" in path:
+        raise ValueError(f"{name} is {value!r}; give a path")
+    return path
+
+
+def _plain(value: Any) -> np.ndarray:
+    """The value as an array of whatever kind; PyTorch's lose their gradients."""
+    if np.ma.is_masked(value):
+        raise ValueError("it is masked in places")
+    return np.asarray(value.detach() if hasattr(value, "detach") else value)
+
+
+def converted(name: str, value: Any, remedy: str) -> np.ndarray:
+    """The value as an array of whatever kind."""
+    try:
+        return _plain(value)
     except Exception as error:
-        raise ValueError(f"{name} is not an array of numbers ({error}); {remedy}") from error
+        raise ValueError(f"{name} is not an array ({error}); {remedy}") from error
+
+
+def returned(value: Any, dtype: str) -> np.ndarray:
+    """What a callable returned as a contiguous array of real numbers; the caller says which callable it was."""
+    array = _plain(value)
+    # NumPy would read numbers out of text, and drop what is imaginary.
+    if array.dtype.kind != "O" and not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise TypeError(f"its dtype is {array.dtype}")
+    return np.ascontiguousarray(array, dtype=dtype)
 
 
 def numbers(name: str, value: Any, ndim: int) -> np.ndarray:
@@ -23,7 +81,7 @@ def numbers(name: str, value: Any, ndim: int) -> np.ndarray:
     if array.dtype.kind == "O":
         try:
             array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{name} holds values that are not numbers ({error}); convert them first") from error
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} has dtype {array.dtype}; give real numbers")
@@ -40,9 +98,7 @@ def numbers(name: str, value: Any, ndim: int) -> np.ndarray:
 
 def labels(name: str, value: Any, rows: int, most: int) -> tuple[np.ndarray, list[str], np.ndarray]:
     """Labels that count the classes, the names of the classes and the classes themselves, in Motes' order."""
-    if hasattr(value, "detach"):
-        value = value.detach()
-    array = np.asarray(value)
+    array = converted(name, value, "give one label per row")
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; give one label per row, in one dimension")
     if len(array) != rows:
@@ -56,19 +112,43 @@ def labels(name: str, value: Any, rows: int, most: int) -> tuple[np.ndarray, lis
     except TypeError as error:
         raise ValueError(f"{name} mixes kinds of labels ({error}); give numbers or text, not both") from error
     words = [str(c).strip() for c in classes.tolist()]
-    if bad := [w for w in words if w in ("", "?", "NA") or w.lower() in ("nan", "inf", "-inf")]:
+    values = [_value(w) for w in words]
+    if bad := [w for w, v in zip(words, values) if w in ("", "?", "NA") or not math.isfinite(v or 0.0)]:
         raise ValueError(f"{name} holds the label {bad[0]!r}, which stands for a missing value; rename it")
     if not 2 <= len(words) <= most:
         wanted = "2 classes" if most == 2 else f"2 to {most} classes"
         raise ValueError(f"{name} has {len(words)} class(es); give {wanted}")
     # The order of the command line: by number where all are numbers, else by text.
-    try:
-        order = sorted(range(len(words)), key=lambda i: float(words[i]))
-    except ValueError:
-        order = sorted(range(len(words)), key=lambda i: words[i].encode())
+    keys: list[Any] = [w.encode() for w in words] if None in values else values
+    order = sorted(range(len(words)), key=keys.__getitem__)
+    for i, j in zip(order, order[1:]):
+        if keys[i] == keys[j]:
+            pair = " and ".join(repr(c) for c in classes[[i, j]].tolist())
+            raise ValueError(f"{name} holds the labels {pair}, which a file would not tell apart; rename one of them")
     rank = np.empty(len(order), dtype=np.uint8)
     rank[order] = np.arange(len(order), dtype=np.uint8)
     return rank[codes.reshape(-1)], [words[i] for i in order], classes[order]
+
+
+def _value(word: str) -> float | None:
+    """The number that a file would hold, if the word is one."""
+    try:
+        return float(word) if word.isascii() and "_" not in word else None
+    except ValueError:
+        return None
+
+
+def by_name(name: str, value: Any, wanted: Sequence[str]) -> Any:
+    """The wanted columns of a data frame in their order; what has no names, or needs none, stays as it is."""
+    if not wanted or not hasattr(value, "columns"):
+        return value
+    there = {str(c).strip(): c for c in value.columns}
+    missing = [w for w in wanted if w not in there]
+    if not missing:
+        return value[[there[w] for w in wanted]]
+    if list(wanted) == names(name, None, len(wanted), "x"):
+        return value  # the names that arrays are given
+    raise ValueError(f"{name} has no column {missing[0]!r}; give the columns that the model was fitted to")
 
 
 def names(name: str, given: Sequence[Any] | None, count: int, prefix: str) -> list[str]:

@@ -6,15 +6,16 @@ import difflib
 import json
 import os
 import re
-from typing import Any, Callable
+from typing import Any, Callable, overload
 
 from . import _core
+from ._arrays import place, whole
 from ._generator import SETTINGS as _GENERATOR_SETTINGS
-from ._generator import Generator, TrainingStep, load_training, train
+from ._generator import Generator, GeneratorFit, TrainingStep, load_training, train
 from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression, _Builtin
 from ._own import Model, _problem
 from ._result import Fit, Replicates
-from ._run import Step, attended, how_of, table_of, whole
+from ._run import Step, attended, how_of, table_of
 
 #: Settings besides those that `fit` names, as on the command line.
 _SETTINGS = {
@@ -40,6 +41,69 @@ class _Default(int):
     """A default that a generator does not share: it has the command line's."""
 
 
+@overload
+def fit(
+    model: Generator,
+    algorithm: str = ...,
+    particles: int | None = ...,
+    steps: int | None = ...,
+    step_size: float | str = ...,
+    burn_in: int | None = ...,
+    seed: int = ...,
+    threads: int | None = ...,
+    callback: Callable[[TrainingStep], Any] | None = ...,
+    progress: bool = ...,
+    out: str | os.PathLike[str] | None = ...,
+    replicates: None = ...,
+    *,
+    callback_every: int = ...,
+    report: bool = ...,
+    **settings: Any,
+) -> GeneratorFit: ...
+
+
+@overload
+def fit(
+    model: Model | _Builtin,
+    algorithm: str = ...,
+    particles: int | None = ...,
+    steps: int | None = ...,
+    step_size: float | str = ...,
+    burn_in: int | None = ...,
+    seed: int = ...,
+    threads: int | None = ...,
+    callback: Callable[[Step], Any] | None = ...,
+    progress: bool = ...,
+    out: str | os.PathLike[str] | None = ...,
+    replicates: None = ...,
+    *,
+    callback_every: int = ...,
+    report: bool = ...,
+    **settings: Any,
+) -> Fit: ...
+
+
+@overload
+def fit(
+    model: Model | _Builtin,
+    algorithm: str = ...,
+    particles: int | None = ...,
+    steps: int | None = ...,
+    step_size: float | str = ...,
+    burn_in: int | None = ...,
+    seed: int = ...,
+    threads: int | None = ...,
+    callback: Callable[[Step], Any] | None = ...,
+    progress: bool = ...,
+    out: str | os.PathLike[str] | None = ...,
+    *,
+    replicates: int,
+    callback_every: int = ...,
+    report: bool = ...,
+    **settings: Any,
+) -> Replicates: ...
+
+
 def fit(
     model: Any,
     algorithm: str = "pgd",
@@ -49,7 +113,7 @@ def fit(
     burn_in: int | None = None,
     seed: int = 0,
     threads: int | None = None,
-    callback: Callable[[Step], Any] | None = None,
+    callback: Callable[[Any], Any] | None = None,
     progress: bool = True,
     out: str | os.PathLike[str] | None = None,
     replicates: int | None = None,
@@ -117,6 +181,7 @@ def fit(
     >>> fit.complete, fit.steps
     (True, 100)
     """
+    out = None if out is None else place("out", out)
     generator = isinstance(model, Generator)
     problem = None if generator else _problem(model)
     known = _GENERATOR_SETTINGS if generator else _SETTINGS
@@ -143,23 +208,23 @@ def fit(
                 raise ValueError(f"{a} and {b} say the same in other words; give one of them")
         how = how_of(threads, callback, callback_every, report, TrainingStep)
         return train(model, chosen, how, progress, out)
-    if algorithm != "em":  # which is exact and has no particles
-        chosen.update(particles=particles, step_size=step_size)
+    if algorithm == "em":  # which is exact, and refuses particles and a step size that it is given
+        particles = None if isinstance(particles, _Default) else particles
+        step_size = None if isinstance(step_size, str) and step_size == "auto" else step_size
+    chosen.update(particles=particles, step_size=step_size)
     table = table_of(chosen)
     how = how_of(threads, callback, callback_every, report)
 
-    def run(table: dict[str, Any], out: Any, label: str = "") -> Fit:
-        text, place = json.dumps(table), None if out is None else os.fspath(out)
-        return Fit(attended(lambda how: _core.fit(problem, text, place, how), how, model, progress, 0, label), model)
+    def run(table: dict[str, Any], out: str | None, label: str = "") -> Fit:
+        text = json.dumps(table)
+        return Fit(attended(lambda how: _core.fit(problem, text, out, how), how, model, progress, 0, label), model)
 
     if replicates is None:
         return run(table, out)
-    if whole("replicates", replicates) == 0:
-        raise ValueError("replicates is 0; ask for at least 1")
-    fits = []
-    for r in range(replicates):
-        place = None if out is None else os.path.join(os.fspath(out), f"replicate-{r + 1}")
-        fits.append(run({**table, "seed": whole("seed", seed) + r}, place, f"replicate {r + 1} of {replicates}  "))
+    count, fits = whole("replicates", replicates, 1), []
+    for r in range(count):
+        inside = None if out is None else os.path.join(out, f"replicate-{r + 1}")
+        fits.append(run({**table, "seed": whole("seed", seed) + r}, inside, f"replicate {r + 1} of {count}  "))
         if not fits[-1].complete:
             break
     return Replicates(fits)
@@ -179,8 +244,18 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any"
     -------
     Fit or GeneratorFit
         ``resume`` goes on in the same directory.
+
+    Examples
+    --------
+    >>> import motes, tempfile
+    >>> fit = motes.fit(motes.Hierarchical([1.0, 2.0]), particles=5, steps=50, progress=False)
+    >>> with tempfile.TemporaryDirectory() as dir:
+    ...     fit.save(dir, report=False)
+    ...     loaded = motes.load(dir)
+    >>> bool((loaded.particles == fit.particles).all())
+    True
     """
-    where = os.fspath(dir)
+    where = place("dir", dir)
     config = os.path.join(where, "config.toml")
     if not os.path.isfile(config):
         raise ValueError(f"dir {where} is not a run directory (it has no config.toml); give one that a fit has written")

@@ -14,9 +14,10 @@ from typing import Any, Callable, NamedTuple, Sequence
 import numpy as np
 
 from . import _arrays, _core
+from ._arrays import place, whole
 from ._models import _absolute
 from ._progress import Progress
-from ._run import Ran, attended, columns, how_of, table_of, whole
+from ._run import Ran, attended, columns, how_of, table_of, threads_of
 
 #: Settings of a generator's training, as on the command line.
 SETTINGS = {
@@ -242,7 +243,7 @@ class GeneratorFit(Ran):
         threads : int, optional
             Threads to use, by default all.
         """
-        return self._shaped(self._run.decode(_floats("latents", latents, (None, _D_X)), threads))
+        return self._shaped(self._run.decode(_floats("latents", latents, (None, _D_X)), threads_of(threads)))
 
     def reconstruct(self, count: int | None = None) -> np.ndarray:
         """The first training images, decoded from their first particle.
@@ -252,7 +253,7 @@ class GeneratorFit(Ran):
         count : int, optional
             How many; by default all.
         """
-        return self.decode(self.particles[0, : None if count is None else _at_least("count", count, 1)])
+        return self.decode(self.particles[0, : None if count is None else whole("count", count, 1)])
 
     def interpolate(self, i: int, j: int, count: int = 14) -> np.ndarray:
         """Images on a straight line of latents from training image ``i`` to ``j``, both ends included.
@@ -267,8 +268,8 @@ class GeneratorFit(Ran):
         for name, index in (("i", i), ("j", j)):
             if whole(name, index) >= len(self.model):
                 raise ValueError(f"{name} is {index}; choose from 0 to {len(self.model) - 1}")
-        t = np.arange(_at_least("count", count, 2), dtype=np.float32)[:, None] / np.float32(count - 1)
-        return self.decode((1 - t) * self.particles[0, i] + t * self.particles[0, j])
+        t = np.arange(whole("count", count, 2), dtype=np.float32)[:, None] / np.float32(count - 1)
+        return self.decode((1 - t) * self.particles[0, int(i)] + t * self.particles[0, int(j)])
 
     def synthesize(
         self, count: int = 64, source: str = "gaussian", components: int | None = None, seed: int = 0
@@ -290,7 +291,7 @@ class GeneratorFit(Ran):
         if source != "prior":
             self.particles  # says what is wrong if there are none
         components = None if components is None else whole("components", components)
-        latents = self._run.draw(source, components, _at_least("count", count, 1), whole("seed", seed))
+        latents = self._run.draw(source, components, whole("count", count, 1), whole("seed", seed))
         return self.decode(latents.reshape(-1, _D_X))
 
     def test_images(self, count: int = 16) -> np.ndarray:
@@ -301,7 +302,7 @@ class GeneratorFit(Ran):
         count : int
             How many at most.
         """
-        return self._shaped(self._run.test_images(_at_least("count", count, 1)))
+        return self._shaped(self._run.test_images(whole("count", count, 1)))
 
     def inpaint(
         self,
@@ -341,11 +342,11 @@ class GeneratorFit(Ran):
                 raise ValueError(f"images has shape {np.shape(images)}; give {wanted} as the training images have")
             values = (pixels.astype(np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
         seen = np.tile(~_hole(mask).reshape(-1), self.model.channels)
+        most, start = whole("steps", steps, 1), whole("seed", seed)
+        workers = threads_of(threads)
         tick = Progress(0, "inpainting ", "images") if progress else None
-        how_of(threads, None, 1, False)  # refuses bad threads
-        most, start = _at_least("steps", steps, 1), whole("seed", seed)
         try:
-            return self._shaped(self._run.inpaint(values.reshape(-1), seen, most, start, threads, tick))
+            return self._shaped(self._run.inpaint(values.reshape(-1), seen, most, start, workers, tick))
         finally:
             if tick is not None:
                 tick.close()
@@ -362,7 +363,7 @@ class GeneratorFit(Ran):
         report : bool
             Whether to write report.html too.
         """
-        self._run.save(os.fspath(dir), bool(report))
+        self._run.save(place("dir", dir), bool(report))
 
     def resume(
         self,
@@ -393,8 +394,8 @@ class GeneratorFit(Ran):
         how = how_of(threads, callback, callback_every, report, TrainingStep)
         total = None if steps is None else whole("steps", steps)
         temporary = None if self._temporary is None else _Temporary()
-        place = None if temporary is None else temporary.run
-        run = attended(lambda how: self._run.resume(total, place, how), how, self.model, progress, self.k)
+        where = None if temporary is None else temporary.run
+        run = attended(lambda how: self._run.resume(total, where, how), how, self.model, progress, self.k)
         return GeneratorFit(run, self.model, temporary)
 
     def plot(self, count: int = 8) -> Any:
@@ -411,7 +412,7 @@ class GeneratorFit(Ran):
         """
         from ._plot import plot_generator
 
-        return plot_generator(self, _at_least("count", count, 1))
+        return plot_generator(self, whole("count", count, 1))
 
     def _shaped(self, flat: np.ndarray) -> np.ndarray:
         return flat.reshape(-1, self.model.channels, _SIDE, _SIDE)
@@ -426,8 +427,8 @@ def train(model: Generator, chosen: dict[str, Any], how: Any, progress: bool, ou
     chosen = {key.rstrip("_"): value for key, value in chosen.items()}
     text = json.dumps(table_of(chosen, ("step_size", "theta_rate", "lambda", "sigma")))
     temporary = _Temporary() if out is None else None
-    place = os.fspath(out) if temporary is None else temporary.run
-    run = attended(lambda how: _core.train(model._images, text, place, how), how, model, progress)
+    where = out if temporary is None else temporary.run
+    run = attended(lambda how: _core.train(model._images, text, where, how), how, model, progress)
     return GeneratorFit(run, model, temporary)
 
 
@@ -443,13 +444,6 @@ class _Temporary:
     def __init__(self) -> None:
         self.run = tempfile.mkdtemp(prefix="motes-")
         weakref.finalize(self, shutil.rmtree, self.run, ignore_errors=True)
-
-
-def _at_least(name: str, value: Any, least: int) -> int:
-    number = whole(name, value)
-    if number < least:
-        raise ValueError(f"{name} is {number}; ask for at least {least}")
-    return number
 
 
 def _array(name: str, value: Any) -> np.ndarray:

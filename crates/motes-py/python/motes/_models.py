@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
 from . import _arrays
+from ._arrays import finite, flag, place, whole
 from ._core import Problem
+from ._run import table_of
+
+#: Settings that need not be whole.
+_FRACTIONS = ("prior_variance", "test_fraction", "true_theta")
 
 
 class _Builtin:
@@ -18,7 +23,6 @@ class _Builtin:
     _problem: Problem
     #: The classes in the order of their probabilities, for classifiers.
     classes: np.ndarray | None = None
-    _features: list[str] | None = None
 
     @classmethod
     def _of(cls, problem: Problem) -> Any:
@@ -29,11 +33,8 @@ class _Builtin:
         return model
 
     @classmethod
-    def _of_settings(cls, name: str, **settings: Any) -> Any:
-        table = {"model": name}
-        for key, value in settings.items():
-            if value is not None:
-                table[key.replace("_", "-")] = value
+    def _of_settings(cls, name: str, lists: Mapping[str, list[Any]] = {}, **settings: Any) -> Any:
+        table = {"model": name, **lists, **table_of(settings, _FRACTIONS)}
         return cls._of(Problem.of_settings(json.dumps(table)))
 
     @property
@@ -170,7 +171,7 @@ class LogisticRegression(_Builtin):
         split_seed: int = 0,
         feature_names: Sequence[str] | None = None,
     ) -> None:
-        settings = {"prior-variance": _number("prior_variance", prior_variance), "intercept": bool(intercept)}
+        settings = {"prior_variance": finite("prior_variance", prior_variance), "intercept": flag("intercept", intercept)}
         _of_rows(self, "logistic", X, y, 2, settings, standardize, test_fraction, split_seed, feature_names)
 
     @classmethod
@@ -204,15 +205,15 @@ class LogisticRegression(_Builtin):
         """
         return cls._of_settings(
             "logistic",
+            {"drop": list(drop)},
             data=_absolute(path),
             target=target,
-            drop=list(drop),
             test=None if test is None else _absolute(test),
             test_fraction=test_fraction,
             split_seed=split_seed,
-            no_standardize=not standardize,
-            prior_variance=_number("prior_variance", prior_variance),
-            intercept=bool(intercept),
+            no_standardize=not flag("standardize", standardize),
+            prior_variance=finite("prior_variance", prior_variance),
+            intercept=flag("intercept", intercept),
         )
 
     @classmethod
@@ -231,7 +232,7 @@ class LogisticRegression(_Builtin):
         9
         """
         if "standardize" in settings:
-            settings["no_standardize"] = not settings.pop("standardize")
+            settings["no_standardize"] = not flag("standardize", settings.pop("standardize"))
         return cls._of_settings("logistic", **settings)
 
 
@@ -271,7 +272,7 @@ class BayesianNeuralNetwork(_Builtin):
         split_seed: int = 0,
         feature_names: Sequence[str] | None = None,
     ) -> None:
-        settings = {"hidden": int(hidden)}
+        settings = {"hidden": whole("hidden", hidden, 1)}
         _of_rows(self, "bnn", X, y, 20, settings, standardize, test_fraction, split_seed, feature_names)
 
     @classmethod
@@ -297,13 +298,13 @@ class BayesianNeuralNetwork(_Builtin):
         """
         return cls._of_settings(
             "bnn",
+            {"drop": list(drop)},
             data=_absolute(path),
             target=target,
-            drop=list(drop),
-            hidden=int(hidden),
+            hidden=hidden,
             test_fraction=test_fraction,
             split_seed=split_seed,
-            no_standardize=not standardize,
+            no_standardize=not flag("standardize", standardize),
         )
 
     @classmethod
@@ -340,24 +341,17 @@ class BayesianNeuralNetwork(_Builtin):
         """
         return cls._of_settings(
             "bnn",
-            classes=[int(c) for c in classes],
-            subsample=int(subsample),
-            hidden=int(hidden),
-            data_seed=int(data_seed),
+            {"classes": [whole("classes", c) for c in classes]},
+            subsample=subsample,
+            hidden=hidden,
+            data_seed=data_seed,
             test_fraction=test_fraction,
             split_seed=split_seed,
         )
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
-    return os.path.abspath(os.fspath(path))
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} is {value!r}; give a number") from error
+    return os.path.abspath(place("path", path))
 
 
 def _of_rows(
@@ -382,11 +376,11 @@ def _of_rows(
         target += "_"
     settings = {
         "model": name,
-        "test-fraction": _number("test_fraction", test_fraction),
-        "split-seed": int(split_seed),
-        "no-standardize": not standardize,
+        "test_fraction": finite("test_fraction", test_fraction),
+        "split_seed": whole("split_seed", split_seed),
+        "no_standardize": not flag("standardize", standardize),
         **settings,
     }
-    text = json.dumps(settings)
+    text = json.dumps(table_of(settings, _FRACTIONS))
     model._problem = Problem.of_rows(text, features, labels, words, columns, target)
     model.classes = classes

@@ -10,6 +10,8 @@ import numpy as np
 from . import _arrays
 from ._core import Problem, check as _check
 
+#: What a trace records besides theta.
+_COLUMNS = ("k", "h", "particles", "acceptance", "test_error", "lppd")
 _TAKEN = ("hierarchical", "logistic", "bnn", "generator")
 
 
@@ -87,7 +89,7 @@ class Model:
         curvature: float | None = None,
         default_step_size: float = 0.01,
     ) -> None:
-        self.d_theta, self.d_x = _count("d_theta", d_theta), _count("d_x", d_x)
+        self.d_theta, self.d_x = _arrays.whole("d_theta", d_theta, 1), _arrays.whole("d_x", d_x, 1)
         pieces = {
             "gradients": gradients,
             "log_density": log_density,
@@ -111,15 +113,20 @@ class Model:
         if unknown := set(of) - {"theta", "x"}:
             raise ValueError(f"names has the keys {sorted(unknown)}; give 'theta' and 'x'")
         self.theta_names = _names("names of theta", of.get("theta"), self.d_theta, "theta")
+        if taken := [n for n in self.theta_names if n in _COLUMNS]:
+            raise ValueError(f"names of theta has {taken[0]!r}, which is a column of every trace's own; choose another")
         self.x_names = _names("names of x", of.get("x"), self.d_x, "x")
         self.theta_terms: list[float] | None = None
         if theta_terms is not None:
-            terms = np.broadcast_to(_arrays.numbers("theta_terms", np.atleast_1d(theta_terms), 1), (self.d_theta,))
-            self.theta_terms = terms.tolist()
-        self.data_terms = None if data_terms is None else _count("data_terms", data_terms)
-        self.curvature = None if curvature is None else float(curvature)
-        self.default_step_size = float(default_step_size)
-        if not (0.0 < self.default_step_size < float("inf")):
+            given = _arrays.converted("theta_terms", theta_terms, "give a number for each parameter")
+            terms = _arrays.numbers("theta_terms", np.atleast_1d(given), 1)
+            if len(terms) not in (1, self.d_theta):
+                raise ValueError(f"theta_terms has {len(terms)} values; give one, or one for each of {self.d_theta} parameters")
+            self.theta_terms = np.broadcast_to(terms, (self.d_theta,)).tolist()
+        self.data_terms = None if data_terms is None else _arrays.whole("data_terms", data_terms, 1)
+        self.curvature = None if curvature is None else _arrays.finite("curvature", curvature)
+        self.default_step_size = _arrays.finite("default_step_size", default_step_size)
+        if self.default_step_size <= 0.0:
             raise ValueError(f"default_step_size is {default_step_size}; give a positive number")
         self._statistics_len = 0 if statistics is None else _width(statistics, self.d_x)
         self._problem = Problem.of_callables(self)
@@ -284,7 +291,7 @@ def check_model(model: Any, seed: int = 0) -> Checks:
     >>> [c.piece for c in checks if not c.ok]
     ['x-gradient']
     """
-    return Checks(Check(*row) for row in _check(_problem(model), int(seed)))
+    return Checks(Check(*row) for row in _check(_problem(model), _arrays.whole("seed", seed)))
 
 
 def _problem(model: Any) -> Problem:
@@ -292,16 +299,6 @@ def _problem(model: Any) -> Problem:
     if not isinstance(problem, Problem):
         raise ValueError(f"model is {model!r}; give a motes.Model or one of the built-in models")
     return problem
-
-
-def _count(name: str, value: Any) -> int:
-    try:
-        count = int(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} is {value!r}; give a whole number") from error
-    if count != value or count < 1:
-        raise ValueError(f"{name} is {value!r}; give a whole number of at least 1")
-    return count
 
 
 def _names(what: str, given: Sequence[str] | None, count: int, letter: str) -> list[str]:
@@ -313,7 +310,7 @@ def _names(what: str, given: Sequence[str] | None, count: int, letter: str) -> l
 
 
 def _width(statistics: Callable[..., Any], d_x: int) -> int:
-    value = np.asarray(statistics(np.full((1, d_x), 0.5)))
+    value = _arrays.converted("statistics", statistics(np.full((1, d_x), 0.5)), "return an array of shape (n, k)")
     if value.ndim == 1 and value.shape == (1,):
         return 1
     if value.ndim != 2 or value.shape[0] != 1 or value.shape[1] == 0:

@@ -12,7 +12,8 @@ from typing import Any, Callable, Iterator, Sequence
 import numpy as np
 
 from . import _arrays, _core
-from ._run import Ran, Step, attended, columns, how_of, whole
+from ._arrays import place, whole
+from ._run import Ran, Step, attended, columns, how_of
 
 
 class Fit(Ran):
@@ -153,7 +154,7 @@ class Fit(Ran):
         report : bool
             Whether to write report.html too.
         """
-        self._run.save(os.fspath(dir), bool(report))
+        self._run.save(place("dir", dir), bool(report))
 
     def resume(
         self,
@@ -180,6 +181,16 @@ class Fit(Ran):
         -------
         Fit
             A new one; this one stays as it is.
+
+        Examples
+        --------
+        >>> import motes
+        >>> model = motes.Hierarchical([1.0, 2.0])
+        >>> fit = motes.fit(model, particles=5, steps=50, progress=False, callback=lambda step: step.k < 20)
+        >>> fit
+        Fit(hierarchical by pgd, 20 of 50 steps, can be resumed)
+        >>> fit.resume(progress=False)
+        Fit(hierarchical by pgd, 50 of 50 steps, complete)
         """
         how = how_of(threads, callback, callback_every, report)
         total = self.steps if steps is None else whole("steps", steps)
@@ -192,17 +203,27 @@ class Fit(Ran):
         Parameters
         ----------
         X : array_like, shape (rows, features)
-            Rows as the model was given them; they are standardised if those were.
+            Rows as the model was given them; they are standardised if those were. A data frame's columns are taken by
+            name, if the model was given named ones.
 
         Returns
         -------
         numpy.ndarray, shape (rows, classes)
             In the order of ``fit.model.classes``.
+
+        Examples
+        --------
+        >>> import motes
+        >>> model = motes.LogisticRegression([[-2.0], [-1.0], [1.0], [2.0]], ["no", "no", "yes", "yes"])
+        >>> fit = motes.fit(model, particles=20, steps=200, progress=False)
+        >>> no, yes = fit.predict_proba([[3.0]])[0]
+        >>> bool(yes > no)
+        True
         """
         classes = self._run.problem.classes()
         if classes is None:
             raise ValueError(f"the model {self._run.problem.name} predicts no classes; fit a classifier")
-        features = _arrays.numbers("X", X, 2)
+        features = _arrays.numbers("X", _arrays.by_name("X", X, self._run.problem.features()), 2)
         clouds = self.particles
         if self._run.problem.name != "bnn" and len(self.clouds):
             clouds = self.clouds
@@ -329,7 +350,7 @@ class Replicates(Sequence[Fit]):
     def save(self, dir: str | os.PathLike[str], report: bool = True) -> None:
         """Writes a run directory replicate-1, replicate-2, ... inside ``dir`` for each."""
         for r, fit in enumerate(self):
-            fit.save(os.path.join(os.fspath(dir), f"replicate-{r + 1}"), report)
+            fit.save(os.path.join(place("dir", dir), f"replicate-{r + 1}"), report)
 
     def plot(self, **options: Any) -> Any:
         """As :meth:`Fit.plot`, with a line per replicate."""

@@ -12,6 +12,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence, TypeVar
 import numpy as np
 
 from . import _core
+from ._arrays import finite, whole
 from ._errors import DivergedError
 from ._own import Model
 from ._progress import Progress
@@ -49,16 +50,6 @@ class How:
     callback_every: int
 
 
-def whole(name: str, value: Any) -> int:
-    """The value as a whole number of 0 or more."""
-    try:
-        if isinstance(value, bool) or int(value) != value or value < 0:
-            raise ValueError
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} is {value!r}; give a whole number of 0 or more") from None
-    return int(value)
-
-
 #: How settings that are text on the command line are written.
 _WRITTEN: dict[str, Callable[[Any], str]] = {
     "grow": lambda v: ",".join(f"{k}:{n}" for k, n in (v.items() if isinstance(v, Mapping) else v)),
@@ -82,25 +73,27 @@ def table_of(
                 value = _WRITTEN[key](value)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{key} is {value!r} ({error}); give it as on the command line") from error
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{key} is {value}; give a finite number")
-        elif isinstance(value, float) and value.is_integer() and key not in fractions:
-            value = int(value)
-        elif not isinstance(value, (str, int, float, bool)):
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            number = finite(key, value)
+            value = number if key in fractions else whole(key, value)
+        elif not isinstance(value, (str, bool)):
             raise ValueError(f"{key} is {value!r}; give it as on the command line")
         table[key.replace("_", "-")] = value
     return table
 
 
-def how_of(threads: int | None, callback: Any, callback_every: int, report: bool, step: Any = Step) -> How:
-    if threads is not None and not 1 <= whole("threads", threads) <= 1024:
+def threads_of(threads: int | None) -> int | None:
+    """How many threads to use; None for all."""
+    if threads is not None and whole("threads", threads, 1) > 1024:
         raise ValueError(f"threads is {threads}; use 1 to 1024, or leave it out")
+    return None if threads is None else int(threads)
+
+
+def how_of(threads: int | None, callback: Any, callback_every: int, report: bool, step: Any = Step) -> How:
     if callback is not None and not callable(callback):
         raise ValueError(f"callback is {callback!r}; give a callable")
-    if whole("callback_every", callback_every) == 0:
-        raise ValueError("callback_every is 0; use 1 or more")
     wrapped = None if callback is None else lambda *values: callback(step(*values))
-    return How(threads, bool(report), None, wrapped, callback_every)
+    return How(threads_of(threads), bool(report), None, wrapped, whole("callback_every", callback_every, 1))
 
 
 _Run = TypeVar("_Run", _core.Run, _core.Training)
@@ -114,7 +107,8 @@ def attended(
     try:
         run = start(how)
     except DivergedError as error:
-        if isinstance(model, Model) and math.isnan(error.norm):
+        # A Hessian that cannot be inverted comes without a step size, and says itself what it is.
+        if isinstance(model, Model) and math.isnan(error.norm) and not math.isnan(error.step_size):
             hint = "a callable returned NaN, or an infinite value; motes.check_model may tell which"
             message = f"{error} ({hint})"
             raise DivergedError(message, error.step, error.norm, error.step_size, error.suggestion) from None

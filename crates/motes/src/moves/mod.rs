@@ -194,8 +194,9 @@ impl<'m, F: Real> Stepper<'m, F> {
         Ok(moves)
     }
 
-    /// theta_*(x^{1:N}) for the state's cloud, where theta follows from it; else nothing happens.
-    pub fn settle_theta(&mut self, state: &mut State<F>) -> Result<(), Error> {
+    /// theta_*(x^{1:N}) for the state's cloud, where theta follows from it; else nothing happens. The step size h is for
+    /// messages.
+    pub fn settle_theta(&mut self, state: &mut State<F>, h: f64) -> Result<(), Error> {
         if self.kit.rule != Rule::MStep {
             return Ok(());
         }
@@ -204,7 +205,7 @@ impl<'m, F: Real> Stepper<'m, F> {
         self.kit
             .collect_statistics(x, &mut self.slots)
             .map_err(|source| Error::Model { step: state.k, source })?;
-        self.kit.m_step(state.k, x, &mut self.slots, &mut state.theta)
+        self.kit.m_step(state.k, h, x, &mut self.slots, &mut state.theta)
     }
 
     /// The sums that moved theta in the last step.
@@ -217,7 +218,7 @@ impl<'m, F: Real> Stepper<'m, F> {
         let Kit { model, rule, blocks, sums_len, width, .. } = self.kit;
         if rule == Rule::MStep {
             let x = state.cloud.as_slice();
-            return self.kit.m_step(state.k, x, &mut self.slots, &mut state.theta);
+            return self.kit.m_step(state.k, h, x, &mut self.slots, &mut state.theta);
         }
         let n = state.cloud.n();
         let sums: &mut [f64] = match blocks.count {
@@ -260,13 +261,13 @@ impl<F: Real> Kit<'_, F> {
     }
 
     /// The M-step for the cloud x: closed, from the statistics in the slots, or numerical.
-    fn m_step(&self, k: u64, x: &[F], slots: &mut [f64], theta: &mut [f64]) -> Result<(), Error> {
+    fn m_step(&self, k: u64, h: f64, x: &[F], slots: &mut [f64], theta: &mut [f64]) -> Result<(), Error> {
         let (model, d) = (self.model, self.model.d_x());
         let (n, blocks) = (self.blocks.n, self.blocks);
         if model.m_step().is_some() {
             let sums = sum_slots(&mut slots[..blocks.count * self.width], self.width);
             let sums = &mut sums[..self.sums_len];
-            let step = ThetaStep { k, h: 0.0, n, sums, theta, memory: &mut [] };
+            let step = ThetaStep { k, h, n, sums, theta, memory: &mut [] };
             return self.rule.update(model, step);
         }
         let width = theta.len();
@@ -283,12 +284,13 @@ impl<F: Real> Kit<'_, F> {
             out.iter_mut().zip(sums).for_each(|(o, s)| *o = *s / n as f64);
             Ok(())
         };
-        maximise(theta, mean_gradient).map_err(|source| Error::Model { step: k, source })
+        let norm = maximise(theta, mean_gradient).map_err(|source| Error::Model { step: k, source })?;
+        if norm.is_finite() { Ok(()) } else { Err(diverged(k, "|theta-gradient|", norm, h)) }
     }
 }
 
 /// The largest magnitude; NaN if there is one.
-fn max_abs<F: Real>(values: &[F]) -> f64 {
+pub(crate) fn max_abs<F: Real>(values: &[F]) -> f64 {
     let larger = |m: f64, v: f64| if v.is_nan() || m.is_nan() { f64::NAN } else { m.max(v) };
     values.iter().map(|v| v.f64().abs()).fold(0.0, larger)
 }

@@ -13,6 +13,8 @@ pub(super) enum Trouble {
     Model(ModelError),
     /// A coordinate of this magnitude.
     OutOfRange(f64),
+    /// A log density that is NaN.
+    Density,
 }
 
 impl From<ModelError> for Trouble {
@@ -32,6 +34,7 @@ impl Trouble {
         match self {
             Trouble::Model(source) => Error::Model { step: k, source },
             Trouble::OutOfRange(norm) => diverged(k, "|x|", norm, h),
+            Trouble::Density => diverged(k, "the log density", f64::NAN, h),
         }
     }
 }
@@ -171,6 +174,8 @@ pub(super) fn propose<F: Real>(
     }
     log_density.log_density(here.at(x), &mut at_x[..n], scratch)?;
     log_density.log_density(here.at(z), &mut log_ratio[..n], scratch)?;
+    known(&at_x[..n])?;
+    known(&log_ratio[..n])?;
     model.gradients(here.at(z), grad_theta, z_grad, scratch)?;
     for i in 0..n {
         let row = i * d..(i + 1) * d;
@@ -179,6 +184,11 @@ pub(super) fn propose<F: Real>(
             log_kernel(z, x, &z_grad[row.clone()], here.h) - log_kernel(x, z, &grad[row], here.h) - at_x[i];
     }
     Ok(())
+}
+
+/// Refuses log densities that are NaN, which no comparison would tell from a rejection; -inf is one.
+pub(super) fn known(log_densities: &[f64]) -> Result<(), Trouble> {
+    if log_densities.iter().any(|l| l.is_nan()) { Err(Trouble::Density) } else { Ok(()) }
 }
 
 /// The logarithm of K_theta(from, to) of eq. ULAkernel, up to a constant; `grad` is the x-gradient at `from`.

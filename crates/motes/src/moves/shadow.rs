@@ -17,7 +17,7 @@ pub struct Shadow {
     pub back: f64,
 }
 
-/// What one MALA step of size h on the state's cloud would accept; `None` without a log density.
+/// What one MALA step of size h on the state's cloud would accept; `None` without a log density, or where it is NaN.
 pub fn shadow_acceptance<F: Real>(
     model: &dyn Model<F>,
     state: &State<F>,
@@ -41,13 +41,15 @@ pub fn shadow_acceptance<F: Real>(
         let here = BlockStep { theta: &state.theta, k: state.k, h, batch: None, first, parallel: true };
         match propose(model, log_density, &noise, &here, x, &mut worker) {
             Ok(()) => {
+                // NaN, as between two log densities of -inf, is never accepted.
+                let chance = |log_ratio: f64| if log_ratio.is_nan() { 0.0 } else { log_ratio.min(0.0).exp() };
                 for log_ratio in &worker.log_ratio[..x.len() / d] {
-                    shadow.forth += log_ratio.min(0.0).exp() / n as f64;
-                    shadow.back += (-log_ratio).min(0.0).exp() / n as f64;
+                    shadow.forth += chance(*log_ratio) / n as f64;
+                    shadow.back += chance(-log_ratio) / n as f64;
                 }
             }
             Err(Trouble::OutOfRange(_)) => {} // never accepted
-            Err(Trouble::Model(_)) => return None,
+            Err(Trouble::Model(_) | Trouble::Density) => return None,
         }
     }
     Some(shadow)

@@ -1,6 +1,6 @@
 //! Metropolis-Hastings on the whole cloud: marginal-mh and joint-mh.
 
-use super::per_particle::{Trouble, log_kernel};
+use super::per_particle::{Trouble, known, log_kernel};
 use super::{Moves, Stepper};
 use crate::algorithms::Order;
 use crate::blocks::{for_each, for_each2, sum_slots};
@@ -48,6 +48,7 @@ impl<F: Real> Stepper<'_, F> {
             }
             let densities = &mut worker.log_density[..rows.len()];
             log_density.log_density(at, densities, &mut worker.scratch)?;
+            known(densities)?;
             slot[width - 1] = densities.iter().sum::<f64>() + log_kernel(x, z, grad, h);
             if kit.order == Order::ParticlesFirst {
                 let at = At { x: z, ..at };
@@ -68,7 +69,7 @@ impl<F: Real> Stepper<'_, F> {
         let psi = &mut self.psi[..];
         psi.copy_from_slice(theta);
         if kit.rule == Rule::MStep {
-            kit.m_step(k, z, slots, psi)?;
+            kit.m_step(k, h, z, slots, psi)?;
         } else {
             let sums = &mut sum_slots(slots, width)[..sums_len];
             let memory = &mut state.memory[..];
@@ -77,7 +78,7 @@ impl<F: Real> Stepper<'_, F> {
 
         // Backward: the same sums for the move from (psi, Z) back to X.
         let (z, psi) = (&self.proposal[..n * d], &self.psi);
-        let backward = |b: usize, slot: &mut [f64]| {
+        let backward = |b: usize, slot: &mut [f64]| -> Result<(), Trouble> {
             let rows = blocks.range(b);
             let (x, z) = (&cloud.as_slice()[rows.start * d..rows.end * d], &z[rows.start * d..rows.end * d]);
             let worker = &mut *kit.workers.get();
@@ -86,11 +87,11 @@ impl<F: Real> Stepper<'_, F> {
             model.gradients(at, &mut worker.grad_theta, grad, &mut worker.scratch)?;
             let densities = &mut worker.log_density[..rows.len()];
             log_density.log_density(at, densities, &mut worker.scratch)?;
+            known(densities)?;
             slot[width - 2] = densities.iter().sum::<f64>() + log_kernel(z, x, grad, h);
             Ok(())
         };
-        for_each(blocks.parallel, (&mut *slots, width), backward)
-            .map_err(|source| Error::Model { step: k, source })?;
+        for_each(blocks.parallel, (&mut *slots, width), backward).map_err(|trouble| trouble.at(k, h))?;
         let backward: f64 = slots.chunks_exact(width).map(|slot| slot[width - 2]).sum();
 
         let accepted = kit.accept.uniform(k, 0).ln() < backward - forward;

@@ -1,31 +1,33 @@
 //! A numerical M-step: BFGS on the mean theta-gradient, for models without a closed one.
 
 use crate::ModelError;
+use crate::moves::max_abs;
 
 const ITERATIONS: usize = 200;
 const LINE_STEPS: usize = 60;
 
 /// Moves theta to a zero of `gradient` (of a function to be maximised), starting where it stands.
 ///
-/// Only gradients are used: a step is accepted when the slope along it has shrunk to a tenth.
+/// Only gradients are used: a step is accepted when the slope along it has shrunk to a tenth. Returns the largest
+/// magnitude in the gradient where it ended; one that is not finite leads nowhere.
 pub(crate) fn maximise(
     theta: &mut [f64],
     mut gradient: impl FnMut(&[f64], &mut [f64]) -> Result<(), ModelError>,
-) -> Result<(), ModelError> {
+) -> Result<f64, ModelError> {
     let d = theta.len();
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let norm = |a: &[f64]| a.iter().fold(0.0f64, |m, v| m.max(v.abs()));
     let mut g = vec![0.0; d];
     gradient(theta, &mut g)?;
-    let size = norm(&g);
+    let size = max_abs(&g);
     // The inverse of the negative Hessian, as it is learned; at first a step of length one at most.
     let mut inverse = vec![0.0; d * d];
     (0..d).for_each(|i| inverse[i * d + i] = 1.0 / size.max(1.0));
     let (mut next, mut g_next, mut direction) = (vec![0.0; d], vec![0.0; d], vec![0.0; d]);
 
     for _ in 0..ITERATIONS {
-        if norm(&g) <= 1e-12 * size.max(1.0) {
-            return Ok(());
+        let norm = max_abs(&g);
+        if norm <= 1e-12 * size.max(1.0) || !norm.is_finite() {
+            return Ok(norm);
         }
         for (i, p) in direction.iter_mut().enumerate() {
             *p = dot(&inverse[i * d..(i + 1) * d], &g);
@@ -65,7 +67,7 @@ pub(crate) fn maximise(
             };
         }
         if next == *theta {
-            return Ok(()); // rounding forbids anything better
+            return Ok(norm); // rounding forbids anything better
         }
         let s: Vec<f64> = next.iter().zip(&*theta).map(|(n, x)| n - x).collect();
         let y: Vec<f64> = g.iter().zip(&g_next).map(|(a, b)| a - b).collect();
@@ -82,12 +84,12 @@ pub(crate) fn maximise(
         theta.copy_from_slice(&next);
         g.copy_from_slice(&g_next);
     }
-    if norm(&g) <= 1e-6 * size.max(1.0) {
-        return Ok(());
+    let norm = max_abs(&g);
+    if norm <= 1e-6 * size.max(1.0) || !norm.is_finite() {
+        return Ok(norm);
     }
     Err(ModelError::new(format!(
-        "the numerical M-step did not converge in {ITERATIONS} iterations (gradient {:.1e}); use pgd, whose theta takes one step at a time",
-        norm(&g)
+        "the numerical M-step did not converge in {ITERATIONS} iterations (gradient {norm:.1e}); use pgd, whose theta takes one step at a time"
     )))
 }
 
@@ -110,6 +112,24 @@ mod tests {
         for i in 0..3 {
             assert!((theta[i] - c[i] - f64::ln(a[i])).abs() < 1e-6, "{theta:?}");
         }
+    }
+
+    #[test]
+    fn tells_of_a_gradient_that_is_not_finite() {
+        for bad in [f64::NAN, f64::INFINITY] {
+            let found = maximise(&mut [1.0, 1.0], |t, g| {
+                g.copy_from_slice(&[-t[0], bad]);
+                Ok(())
+            });
+            assert!(!found.unwrap().is_finite());
+        }
+        // Beyond the maximum there may be nothing, as long as the search comes back from there.
+        let mut theta = [0.0];
+        let found = maximise(&mut theta, |t, g| {
+            g[0] = if t[0] > 0.5 { f64::NAN } else { 0.25 - t[0] };
+            Ok(())
+        });
+        assert!(found.unwrap() < 1e-12 && (theta[0] - 0.25).abs() < 1e-12, "{theta:?}");
     }
 
     #[test]
