@@ -80,7 +80,14 @@ pub fn execute<F: PyReal>(
         None => (State::initial(model, settings), Ended::Early, Duration::ZERO),
     };
     let seconds = before + spent.as_secs_f64();
-    let summary = summary_of(kind, config, settings, model, &state, seconds)?;
+    let summary = summary_of(kind, config, settings, model, &state, seconds);
+    let judged = state.k > 0 && settings.averages_clouds() && model.log_density().is_some();
+    if judged && summary.diagnostics.shadow_acceptance.is_none() {
+        notes.push(
+            "log_density is NaN at the end, so nothing is known of the step size; see motes.check_model"
+                .into(),
+        );
+    }
     let trace = match &mut directory {
         None => watch.trace.take().map_or(Vec::new(), |(_, text)| text),
         Some(directory) => {
@@ -96,7 +103,6 @@ pub fn execute<F: PyReal>(
     Ok(Executed { state, trace, summary, seconds, ended, notes })
 }
 
-/// The summary of a run; a model whose log density is NaN at its end gets none, for the verdict would say nothing of it.
 pub fn summary_of<F: PyReal>(
     kind: &Kind,
     config: &Config,
@@ -104,16 +110,11 @@ pub fn summary_of<F: PyReal>(
     model: &dyn Model<F>,
     state: &State<F>,
     seconds: f64,
-) -> Result<Summary, Error> {
+) -> Summary {
     let choices = serde_json::to_value(config).expect("a config is plain data");
     let mut summary = Summary::of(model, settings, choices, state, seconds);
     summary.data = kind.remember().map(|r| serde_json::to_value(r).expect("plain data"));
-    let judged = state.k > 0 && settings.averages_clouds() && model.log_density().is_some();
-    if judged && summary.diagnostics.shadow_acceptance.is_none() {
-        let (what, norm, h) = ("the log density", f64::NAN, settings.step_size_at(state.k - 1));
-        return Err(Error::Diverged { step: state.k, what, norm, h, suggestion: h / 2.0 });
-    }
-    Ok(summary)
+    summary
 }
 
 pub fn read_file(path: &Path) -> Result<Vec<u8>, Error> {

@@ -440,7 +440,7 @@ fn read<F: PyReal>(
         }
         let seconds = header.seconds;
         let pool = Pool::new(None)?;
-        let summary = pool.install(|| summary_of(kind, config, &settings, &*model, &state, seconds))?;
+        let summary = pool.install(|| summary_of(kind, config, &settings, &*model, &state, seconds));
         let ended = if state.k < settings.steps { Ended::Early } else { Ended::Complete };
         Ok((Done { model: model.clone(), settings, state, trace, summary, seconds }, ended))
     });

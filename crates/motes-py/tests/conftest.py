@@ -14,6 +14,8 @@ import motes
 
 ROOT = Path(__file__).resolve().parents[3]
 WISCONSIN = ROOT / "data" / "wisconsin-breast-cancer.csv"
+#: Seconds within which Ctrl-C stops a fit. It takes a fraction of one, but others may want the processor too.
+SOON = 2.5
 
 
 @pytest.fixture(scope="session")

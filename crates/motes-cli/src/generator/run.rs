@@ -65,6 +65,9 @@ fn start(config: GeneratorConfig, how: How, from: From) -> Result<Ended, String>
     let pool = crate::fit::pool(how.threads)?;
     let interrupt = Interrupt::install()?;
     let plan = pool.install(|| Plan::new(config, how, None))?;
+    if plan.config.labels.is_some() {
+        open::labels(&plan.config, plan.images.count())?; // they are needed long after the training, but named now
+    }
     let mut progress = Progress::new(plan.steps, "steps", plan.how.quiet);
     let per_step = plan.settings.batch.min(plan.images.count()) as f64;
     let mut watch = |seen: &Seen| {
@@ -149,9 +152,6 @@ impl Plan {
         }
         config.data_sha256 = Some(sha256);
         let m = images.count();
-        if config.labels.is_some() {
-            open::labels(&config, m)?; // they are needed long after the training: what is wrong is said before it
-        }
         let settings = config.settings(m)?;
         settings.validate(m, true).map_err(|e| e.to_string())?;
         let steps = config.total_steps(&settings, m);

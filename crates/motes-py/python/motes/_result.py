@@ -225,10 +225,16 @@ class Fit(Ran):
             raise ValueError(f"the model {self._run.problem.name} predicts no classes; fit a classifier")
         features = _arrays.numbers("X", _arrays.by_name("X", X, self._run.problem.features()), 2)
         clouds = self.particles
-        if self._run.problem.name != "bnn" and len(self.clouds):
+        # One cloud says enough of a network; a mean field's are draws, as many as its metrics are of.
+        kept = self._run.problem.name != "bnn" or self._summary["algorithm"] == "mean-field"
+        if kept and len(self.clouds):
             clouds = self.clouds
         flat = self._run.predict(features, np.ascontiguousarray(clouds, dtype=np.float64))
-        return flat.reshape(len(features), len(classes))
+        probabilities = flat.reshape(len(features), len(classes))
+        if not np.isfinite(probabilities).all():
+            row = int(np.argmin(np.isfinite(probabilities).all(axis=1)))
+            raise ValueError(f"X has features in row {row} that are too large to predict from; correct them")
+        return probabilities
 
     def plot(self, **options: Any) -> Any:
         """Draws the trace of theta and the posterior of the first latent coordinates; needs matplotlib.
