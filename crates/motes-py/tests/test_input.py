@@ -245,3 +245,20 @@ def test_predictions_take_columns_by_name(rows, tmp_path):
             one.predict_proba(frame[["a", "c"]])
     plain = motes.fit(motes.LogisticRegression(X, y), particles=4, steps=5, **QUIET)
     np.testing.assert_array_equal(plain.predict_proba(frame), expected)
+
+
+def test_many_classes_need_rows(tmp_path):
+    X = np.arange(150.0).reshape(-1, 1)
+    model = motes.BayesianNeuralNetwork(X, np.arange(150) % 30, hidden=2)
+    assert model.classes.tolist() == list(range(30))
+    motes.fit(model, particles=2, steps=2, **QUIET).save(tmp_path / "run", report=False)
+    assert len(motes.load(tmp_path / "run").model.classes) == 30
+    with pytest.raises(ValueError, match="y has 150 classes in 150 rows; give at most 20, or 5 rows"):
+        motes.BayesianNeuralNetwork(X, np.arange(150), hidden=2)
+
+
+def test_a_network_is_tested_on_a_file_of_its_own(tmp_path):
+    (tmp_path / "train.csv").write_text("a,kind\n" + "".join(f"{i % 7},{i % 2}\n" for i in range(40)))
+    (tmp_path / "test.csv").write_text("kind,a\n0,1\n1,2\n1,3\n")
+    model = motes.BayesianNeuralNetwork.from_csv(tmp_path / "train.csv", hidden=2, test=tmp_path / "test.csv")
+    assert any("40 rows to train on, 3 to test on" in note for note in model.notes)

@@ -118,6 +118,9 @@ def labels(name: str, value: Any, rows: int, most: int) -> tuple[np.ndarray, lis
     if not 2 <= len(words) <= most:
         wanted = "2 classes" if most == 2 else f"2 to {most} classes"
         raise ValueError(f"{name} has {len(words)} class(es); give {wanted}")
+    # So many more are probably numbers; the command line, which may read them from a file later, has the same rule.
+    if len(words) > 20 and 5 * len(words) > rows:
+        raise ValueError(f"{name} has {len(words)} classes in {rows} rows; give at most 20, or 5 rows for each class")
     # The order of the command line: by number where all are numbers, else by text.
     keys: list[Any] = [w.encode() for w in words] if None in values else values
     order = sorted(range(len(words)), key=keys.__getitem__)

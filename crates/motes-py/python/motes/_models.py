@@ -247,7 +247,7 @@ class BayesianNeuralNetwork(_Builtin):
     X : array_like, shape (rows, features)
         The features.
     y : array_like, shape (rows,)
-        Labels of 2 to 20 classes.
+        Labels of 2 to 20 classes, or of up to 256 with 5 rows for each.
     hidden : int
         The number of hidden units.
     standardize, test_fraction, split_seed, feature_names
@@ -273,7 +273,7 @@ class BayesianNeuralNetwork(_Builtin):
         feature_names: Sequence[str] | None = None,
     ) -> None:
         settings = {"hidden": whole("hidden", hidden, 1)}
-        _of_rows(self, "bnn", X, y, 20, settings, standardize, test_fraction, split_seed, feature_names)
+        _of_rows(self, "bnn", X, y, 256, settings, standardize, test_fraction, split_seed, feature_names)
 
     @classmethod
     def from_csv(
@@ -283,6 +283,7 @@ class BayesianNeuralNetwork(_Builtin):
         drop: Sequence[str] = (),
         hidden: int = 40,
         *,
+        test: str | os.PathLike[str] | None = None,
         test_fraction: float | None = None,
         split_seed: int | None = None,
         standardize: bool = True,
@@ -291,7 +292,7 @@ class BayesianNeuralNetwork(_Builtin):
 
         Parameters
         ----------
-        path, target, drop, test_fraction, split_seed, standardize
+        path, target, drop, test, test_fraction, split_seed, standardize
             As for :meth:`LogisticRegression.from_csv`.
         hidden : int
             The number of hidden units.
@@ -302,6 +303,7 @@ class BayesianNeuralNetwork(_Builtin):
             data=_absolute(path),
             target=target,
             hidden=hidden,
+            test=None if test is None else _absolute(test),
             test_fraction=test_fraction,
             split_seed=split_seed,
             no_standardize=not flag("standardize", standardize),
