@@ -287,7 +287,7 @@ fn wrong_uses_of_a_run_are_refused_in_a_sentence() {
 fn inpainting_can_be_interrupted() {
     let place = Place::new();
     place.bare(&format!("{TINY} --out run"));
-    let mut child = place.spawn("inpaint run --count 64 --steps 100000");
+    let mut child = place.spawn("inpaint run --count 64 --steps 3000");
     // The search has begun when its first line appears.
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let line = lines.next().unwrap().unwrap();
