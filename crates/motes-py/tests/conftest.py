@@ -3,8 +3,10 @@
 import ctypes
 import gc
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +51,21 @@ def child():
     yield start
     for process in started:
         process.kill()
+
+
+def interrupt(process, wait, answer):
+    """Presses Ctrl-C after a while; the process must soon say when it stopped, in the first word of its answer."""
+    time.sleep(wait)
+    sent = time.time()
+    process.send_signal(signal.SIGINT)
+    assert 0 < float(answer().split()[0]) - sent < SOON
+
+
+def last_words(process):
+    """What a process still says before it ends well."""
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return out
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import traceback
 
 import numpy as np
 import pytest
-from conftest import SOON, numpy_logistic
+from conftest import interrupt, last_words, numpy_logistic
 
 import motes
 
@@ -389,12 +389,7 @@ def test_ctrl_c_stops_within_a_second_and_can_be_resumed(child, kind):
     script = textwrap.dedent(SCRIPT).replace("{work}", work).replace("{model}", model)
     process = child(script)
     assert process.stdout.readline() == "ready\n"
-    time.sleep(0.7)
-    sent = time.time()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert 0 < float(out) - sent < SOON
+    interrupt(process, 0.7, lambda: last_words(process))
 
 
 WARM = """
@@ -435,12 +430,7 @@ print(time.time(), flush=True)
 def test_ctrl_c_stops_what_comes_before_the_first_step(child, script, tmp_path):
     process = child(script.replace("{out}", repr(str(tmp_path / "run"))))
     assert process.stdout.readline() == "ready\n"
-    time.sleep(0.3)
-    sent = time.time()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert 0 < float(out) - sent < SOON
+    interrupt(process, 0.3, lambda: last_words(process))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")

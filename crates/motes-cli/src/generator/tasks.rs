@@ -264,6 +264,7 @@ pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
         return Err("--steps 0 searches for nothing; use 1 or more".into());
     }
     let interrupt = Interrupt::install()?;
+    let mut stopped = false;
     let ended = Task::on(&args.run, &args.output, |mut task| {
         let set = match &args.images {
             None => task.run.test_images()?,
@@ -280,7 +281,10 @@ pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
             interrupt.flow()
         });
         progress.finish();
-        let Some(Filled { masked, images, mse, mse_hole }) = filled else { return Ok(String::new()) };
+        let Some(Filled { masked, images, mse, mse_hole }) = filled else {
+            stopped = true;
+            return Ok(String::new());
+        };
         let grid = interleave(&[&original, &masked, &images], d_y, COLUMNS);
         let files = task.write("inpaint", &grid, COLUMNS.min(count), &images)?;
         task.write_json(
@@ -289,7 +293,7 @@ pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
         )?;
         Ok(format!("{count} images: MSE {mse:.6} over all pixels, {mse_hole:.6} over the hole\n{files}"))
     })?;
-    if interrupt.is_set() {
+    if stopped {
         say!("stopped, and nothing was written; start it again");
         return Ok(Ended::Early);
     }

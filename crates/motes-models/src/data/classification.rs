@@ -1,6 +1,6 @@
 //! Columns of a table as features, labels or observations.
 
-use super::csv::{drop_option, list, quoted};
+use super::csv::{Instead, drop_option, list, quoted};
 use super::{DataError, Table};
 
 /// The most classes that a column may have: labels are bytes.
@@ -100,7 +100,7 @@ fn with_classes(
             quoted(name)
         )));
     }
-    let Features { features, rows, rows_dropped } = complete(table, &columns, Some(target))?;
+    let Features { features, rows, rows_dropped } = complete(table, &columns, Some(target), Instead::Drop)?;
     let classes = find_classes(table, target, &rows, most)?;
     let labels = labels(table, target, &classes, &rows)?;
     let feature_names = columns.iter().map(|c| table.names()[*c].clone()).collect();
@@ -111,7 +111,7 @@ fn with_classes(
 pub fn classification_like(table: &Table, training: &Classification) -> Result<Classification, DataError> {
     let target = table.position(&training.target, "the fitted model")?;
     let columns = positions(table, &training.feature_names)?;
-    let Features { features, rows, rows_dropped } = complete(table, &columns, Some(target))?;
+    let Features { features, rows, rows_dropped } = complete(table, &columns, Some(target), Instead::Drop)?;
     let labels = labels(table, target, &training.classes, &rows)?;
     let Classification { feature_names, target, classes, .. } = training.clone();
     Ok(Classification { features, feature_names, labels, target, classes, rows_dropped })
@@ -119,14 +119,7 @@ pub fn classification_like(table: &Table, training: &Classification) -> Result<C
 
 /// The named columns as features, for prediction.
 pub fn features(table: &Table, names: &[String]) -> Result<Features, DataError> {
-    complete(table, &positions(table, names)?, None).map_err(|mut e| {
-        // A model that is fitted needs all its columns.
-        for name in names {
-            let drop = format!("leave the column out with {}", drop_option(name));
-            e.0 = e.0.replace(&format!(", or {drop}"), "").replace(&format!(" or {drop}"), "");
-        }
-        e
-    })
+    complete(table, &positions(table, names)?, None, Instead::Nothing)
 }
 
 /// One numeric column, by default the last, and how many of its values were missing.
@@ -135,13 +128,7 @@ pub fn column(table: &Table, target: Option<&str>) -> Result<(Vec<f64>, usize), 
         Some(name) => table.position(name, "--target")?,
         None => table.names().len() - 1,
     };
-    let only = complete(table, &[position], None).map_err(|e| {
-        // There is nothing to drop where one column is all that is asked for.
-        let drop = drop_option(&table.names()[position]);
-        DataError(
-            e.0.replace(&format!("leave the column out with {drop}"), "choose another column with --target"),
-        )
-    })?;
+    let only = complete(table, &[position], None, Instead::Choose)?;
     Ok((only.features, only.rows_dropped))
 }
 
@@ -150,7 +137,12 @@ fn positions(table: &Table, names: &[String]) -> Result<Vec<usize>, DataError> {
 }
 
 /// The rows in which none of the columns, nor the label, is missing.
-fn complete(table: &Table, columns: &[usize], label: Option<usize>) -> Result<Features, DataError> {
+fn complete(
+    table: &Table,
+    columns: &[usize],
+    label: Option<usize>,
+    instead: Instead,
+) -> Result<Features, DataError> {
     let mut features = Vec::with_capacity(table.rows() * columns.len());
     let mut rows = Vec::with_capacity(table.rows());
     let mut missing = vec![0; table.names().len()];
@@ -158,7 +150,7 @@ fn complete(table: &Table, columns: &[usize], label: Option<usize>) -> Result<Fe
         let start = features.len();
         let mut whole = true;
         for &c in columns {
-            match table.number(row, c)? {
+            match table.number(row, c, instead)? {
                 Some(value) => features.push(value),
                 None => {
                     missing[c] += 1;
@@ -181,13 +173,14 @@ fn complete(table: &Table, columns: &[usize], label: Option<usize>) -> Result<Fe
     if rows.is_empty() {
         let worst = (0..missing.len()).rev().max_by_key(|c| missing[*c]).unwrap_or(0);
         let name = &table.names()[worst];
-        let remedy = if Some(worst) == label || columns.len() == 1 {
-            "choose another with --target".to_string()
+        let instead = if Some(worst) == label || columns.len() == 1 {
+            Some("choose another with --target".to_string())
         } else {
-            format!("leave the column out with {}", drop_option(name))
+            instead.of(name)
         };
+        let or = instead.map_or(String::new(), |way| format!(" or {way}"));
         return Err(DataError(format!(
-            "every row of {} misses a value, most often in column {}; fill some in or {remedy}",
+            "every row of {} misses a value, most often in column {}; fill some in{or}",
             table.name(),
             quoted(name),
         )));

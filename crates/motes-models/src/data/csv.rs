@@ -185,23 +185,26 @@ impl Table {
     }
 
     /// The cell as a finite number, or `None` if missing.
-    pub fn number(&self, row: usize, column: usize) -> Result<Option<f64>, DataError> {
+    pub(super) fn number(
+        &self,
+        row: usize,
+        column: usize,
+        instead: Instead,
+    ) -> Result<Option<f64>, DataError> {
         let Some(text) = self.cell(row, column) else { return Ok(None) };
-        let drop = drop_option(&self.names[column]);
+        let or =
+            |join: &str| instead.of(&self.names[column]).map_or(String::new(), |way| format!("{join}{way}"));
         match text.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(Some(value)),
             Ok(_) => Err(self.bad_cell(
                 row,
                 column,
                 "is not a finite number",
-                &format!("correct it, or write ? if it is missing, or leave the column out with {drop}"),
+                &format!("correct it, or write ? if it is missing{}", or(", or ")),
             )),
-            Err(_) => Err(self.bad_cell(
-                row,
-                column,
-                "is not a number",
-                &format!("correct it or leave the column out with {drop}"),
-            )),
+            Err(_) => {
+                Err(self.bad_cell(row, column, "is not a number", &format!("correct it{}", or(" or "))))
+            }
         }
     }
 
@@ -229,6 +232,27 @@ impl Table {
             quoted(&self.names[column]),
             quoted(self.cell(row, column).unwrap_or_default()),
         ))
+    }
+}
+
+/// What people can do with a column that cannot be used, besides mending it.
+#[derive(Clone, Copy)]
+pub(super) enum Instead {
+    /// It is one of several features.
+    Drop,
+    /// It is all that is asked for.
+    Choose,
+    /// A fitted model needs it.
+    Nothing,
+}
+
+impl Instead {
+    pub fn of(self, column: &str) -> Option<String> {
+        match self {
+            Instead::Drop => Some(format!("leave the column out with {}", drop_option(column))),
+            Instead::Choose => Some("choose another column with --target".into()),
+            Instead::Nothing => None,
+        }
     }
 }
 
