@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use motes::settings::Algorithm;
 
-use crate::config::Config;
 use crate::frechet::FrechetArgs;
 use crate::generator::{FitModel, InpaintArgs, InterpolateArgs, ReconstructArgs, SynthesizeArgs};
+use motes_app::config::Config;
 
 /// Train latent variable models by maximum likelihood with clouds of particles.
 #[derive(Parser)]

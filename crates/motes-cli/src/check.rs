@@ -6,7 +6,7 @@ use std::io::Write as _;
 use motes::{Ended, Settings, memory};
 
 use crate::args::CheckArgs;
-use crate::models::{self, Source};
+use motes_app::models::{self, Source};
 
 /// Checks every capability of a model and prints a line for each.
 pub fn check(args: CheckArgs) -> Result<Ended, String> {

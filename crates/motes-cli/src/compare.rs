@@ -10,12 +10,14 @@ use motes::record::RunDirectory;
 use motes::settings::{Algorithm, Settings};
 use motes::{Ended, Error, Flow, Model, Observer, Real, State, StepInfo};
 
-use crate::args::CompareArgs;
-use crate::config::Config;
-use crate::fit::{self, Compared, From, Plan};
-use crate::models::{self, Source};
-use crate::progress::{Interrupt, Progress, grouped, thousands};
-use crate::report::{self, read::Run, words};
+use motes_app::config::Config;
+use motes_app::job::{self, Plan};
+use motes_app::models::{self, Source};
+use motes_app::report;
+
+use crate::args::{CompareArgs, How};
+use crate::fit::{Compared, From, Run, tell_data, warn_of};
+use crate::progress::{Interrupt, Progress};
 
 /// Where time is the limit, no number of steps is.
 const UNBOUNDED: u64 = 1 << 52;
@@ -42,11 +44,11 @@ pub fn compare(args: CompareArgs) -> Result<Ended, String> {
     let interrupt = Interrupt::install()?;
     let out = match args.out {
         Some(out) => out,
-        None => fit::next_default(&stem).map_err(|e| e.to_string())?,
+        None => job::next_default(&stem).map_err(|e| e.to_string())?,
     };
     let dirs: Vec<PathBuf> = names.iter().map(|name| out.join(name)).collect();
     if !args.how.quiet {
-        plans[0].tell_data();
+        tell_data(&plans[0]);
     }
     let open_trace = args.config.trace_every.is_none();
     let mut problems = vec![None; names.len()];
@@ -62,7 +64,8 @@ pub fn compare(args: CompareArgs) -> Result<Ended, String> {
             Begun::Partly => From::Directory(dirs[i].clone()),
             Begun::No => From::Scratch { out: Some(dirs[i].clone()) },
         };
-        match plan.of_several(label.clone(), budget, open_trace).carry_out(from, &interrupt) {
+        let how = args.how.clone();
+        match of_several(plan, how, label.clone(), budget, open_trace).carry_out(from, &interrupt) {
             Ok(Ended::Complete) => {}
             Ok(Ended::Early) => {
                 if budget.is_some() {
@@ -86,9 +89,14 @@ pub fn compare(args: CompareArgs) -> Result<Ended, String> {
         }
     }
     let page = out.join("report.html");
-    let shown = !args.how.no_report && report::after_comparison(&dirs, &problems, &page);
+    let mut shown = !args.how.no_report;
+    if shown {
+        let warning = report::after_comparison(&dirs, &problems, &page);
+        shown = warning.is_none();
+        warn_of(warning);
+    }
     if !args.how.quiet {
-        let mut text = table(&names, &dirs, &problems)?;
+        let mut text = report::table(&names, &dirs, &problems)?;
         let _ = writeln!(text, "  files     {}", out.display());
         if shown {
             let _ = writeln!(text, "  report    {}", page.display());
@@ -123,12 +131,12 @@ fn plans(args: &CompareArgs, budget: Option<Duration>) -> Result<Vec<Plan>, Stri
         if budget.is_some() {
             flags.steps = Some(UNBOUNDED);
         }
-        let mut config = fit::gather(args.model.as_deref(), flags, file.clone())?;
+        let mut config = job::gather(args.model.as_deref(), flags, file.clone())?;
         config.leave_to(*algorithm);
         let model = config.model.as_deref().unwrap_or_default();
         let settings = config.settings(&models::defaults(model));
         settings
-            .and_then(|settings| fit::before_data(&config, &args.how, &settings))
+            .and_then(|settings| job::before_data(&config, args.how.threads, &settings))
             .map_err(|problem| format!("{algorithm}: {problem}"))?;
         configs.push(config);
     }
@@ -137,7 +145,7 @@ fn plans(args: &CompareArgs, budget: Option<Duration>) -> Result<Vec<Plan>, Stri
     let source = Arc::new(Source::load(&mut filled)?);
     let filled = filled.added_since(&configs[0]);
     let plan = |(config, algorithm): (Config, &Algorithm)| {
-        let plan = fit::plan(config.or(filled.clone()), args.how.clone(), Some(Arc::clone(&source)));
+        let plan = job::plan(config.or(filled.clone()), args.how.threads, Some(Arc::clone(&source)));
         plan.and_then(|plan| plan.check().map(|()| plan)).map_err(|problem| format!("{algorithm}: {problem}"))
     };
     configs.into_iter().zip(&args.algorithms).map(plan).collect()
@@ -201,9 +209,9 @@ fn one_begun(dir: &Path, plan: &Plan, timed: bool) -> Result<Begun, String> {
 /// The command line that goes on with what was interrupted.
 fn again(out: &Path) -> String {
     let mut words: Vec<String> =
-        std::env::args_os().skip(1).map(|w| words::quoted(&w.to_string_lossy())).collect();
+        std::env::args_os().skip(1).map(|w| report::quoted(&w.to_string_lossy())).collect();
     if !words.iter().any(|w| w == "--out" || w.starts_with("--out=")) {
-        words.extend(["--out".into(), words::shell(out)]);
+        words.extend(["--out".into(), report::shell(out)]);
     }
     format!("motes {}", words.join(" "))
 }
@@ -307,86 +315,13 @@ impl<F: Real> Observer<F> for Clock {
     }
 }
 
-impl Plan {
-    /// The plan as one of several.
-    fn of_several(mut self, label: String, budget: Option<Duration>, open_trace: bool) -> Plan {
-        let budget = budget.map(|time| Budget {
-            time,
-            open_burn_in: self.settings.burn_in == UNBOUNDED / 2,
-            open_adjust_after: self.settings.adjust_after == UNBOUNDED / 4,
-            open_trace,
-        });
-        self.compared = Some(Compared { label, budget });
-        self
-    }
-}
-
-/// At most this many components of theta have a column.
-const COLUMNS: usize = 3;
-
-/// All runs in one table, for the terminal.
-fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, String> {
-    let runs: Vec<Run> = dirs.iter().map(|dir| report::for_table(dir)).collect::<Result<_, _>>()?;
-    let theta: Vec<String> = runs
-        .iter()
-        .find(|r| !r.theta.is_empty())
-        .map_or(Vec::new(), |r| r.theta.iter().map(|c| c.name.clone()).collect());
-    let tested = runs.iter().any(|r| r.summary.as_ref().is_some_and(|s| s.metrics.is_some()));
-    let mut rows: Vec<Vec<String>> = vec![Vec::new()];
-    rows[0].extend(["algorithm", "steps", "seconds"].map(String::from));
-    for name in theta.iter().take(COLUMNS) {
-        rows[0].extend([name.clone(), "+/-".into()]);
-    }
-    rows[0].push("ESS".into());
-    if tested {
-        rows[0].extend(["error %", "LPPD"].map(String::from));
-    }
-    rows[0].push("verdict".into());
-    for ((run, name), problem) in runs.iter().zip(names).zip(problems) {
-        let s = run.summary.as_ref();
-        let number = |v: Option<f64>, decimals: usize| v.map_or("-".into(), |v| format!("{v:.decimals$}"));
-        let mut row = vec![
-            name.clone(),
-            thousands(&s.map_or(run.reached, |s| s.steps).to_string()),
-            number(s.map(|s| s.time.seconds), 3),
-        ];
-        for i in 0..theta.len().min(COLUMNS) {
-            row.push(number(s.and_then(|s| *s.theta.mean.as_ref()?.get(i)?), 5));
-            row.push(number(run.theta.get(i).and_then(|c| c.error), 5));
-        }
-        let ess = s.map_or(f64::INFINITY, |s| {
-            s.diagnostics.ess.iter().flatten().copied().fold(f64::INFINITY, f64::min)
-        });
-        row.push(if ess.is_finite() { grouped(ess) } else { "-".into() });
-        if tested {
-            let metrics = s.and_then(|s| s.metrics);
-            row.push(number(metrics.and_then(|m| m.test_error).map(|e| 100.0 * e), 2));
-            row.push(number(metrics.and_then(|m| m.lppd), 4));
-        }
-        let verdict = s.map(|s| s.diagnostics.verdict.clone());
-        row.push(if problem.is_some() { "diverged".into() } else { verdict.unwrap_or("-".into()) });
-        rows.push(row);
-    }
-    let mut out = String::from("\n");
-    let widths: Vec<usize> =
-        (0..rows[0].len()).map(|i| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0)).collect();
-    for row in &rows {
-        let mut line = String::new();
-        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let words = i == 0 || i + 1 == row.len();
-            let _ = if words { write!(line, "  {cell:width$}") } else { write!(line, "  {cell:>width$}") };
-        }
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
-    if let Some(more) = runs.iter().map(|r| r.d_theta).max().filter(|d| *d > COLUMNS) {
-        let _ = writeln!(out, "  ... and {} more components of theta", more - COLUMNS);
-    }
-    out.push('\n');
-    for ((run, name), problem) in runs.iter().zip(names).zip(problems) {
-        let advice = run.summary.as_ref().and_then(|s| s.diagnostics.advice.as_ref());
-        if let Some(advice) = problem.as_ref().or(advice) {
-            let _ = writeln!(out, "  {name}: {advice}");
-        }
-    }
-    Ok(out)
+/// The plan as one of several.
+fn of_several(plan: Plan, how: How, label: String, budget: Option<Duration>, open_trace: bool) -> Run {
+    let budget = budget.map(|time| Budget {
+        time,
+        open_burn_in: plan.settings.burn_in == UNBOUNDED / 2,
+        open_adjust_after: plan.settings.adjust_after == UNBOUNDED / 4,
+        open_trace,
+    });
+    Run { plan, how, compared: Some(Compared { label, budget }) }
 }

@@ -58,7 +58,7 @@ struct Set {
 
 /// Prints the distance.
 pub fn frechet(args: FrechetArgs) -> Result<Ended, String> {
-    let pool = crate::fit::pool(args.threads)?;
+    let pool = motes_app::job::pool(args.threads)?;
     let line = pool.install(|| {
         let a = Set::read(&args.a, args.quiet)?;
         let b = Set::read(&args.b, args.quiet)?;

@@ -1,7 +1,7 @@
 //! The `motes` command line: fit, resume, predict, the tasks of a generator, frechet, report, compare, paper, check-model,
 //! completions.
 //!
-//! What the Python package shares with it (configs, models by name, predictions) is public but no stable interface.
+//! What it shares with the Python package (configs, models by name, runs, reports) is the crate `motes_app`.
 
 /// Prints a line on stderr; that nobody listens is no error.
 macro_rules! say {
@@ -11,28 +11,16 @@ macro_rules! say {
     }};
 }
 
-#[doc(hidden)]
-pub mod args;
+mod args;
 mod check;
 mod compare;
-#[doc(hidden)]
-pub mod config;
-#[doc(hidden)]
-pub mod fit;
+mod fit;
 mod frechet;
-#[doc(hidden)]
-pub mod generator;
-#[doc(hidden)]
-pub mod models;
+mod generator;
 mod paper;
-#[doc(hidden)]
-pub mod predict;
-#[doc(hidden)]
-pub mod progress;
-#[doc(hidden)]
-pub mod report;
-#[doc(hidden)]
-pub mod show;
+mod predict;
+mod progress;
+mod report;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,68 +1,16 @@
-//! `motes predict`: class probabilities of new rows, with their posterior spread.
+//! `motes predict`.
 
-use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{BufReader, Write as _};
-use std::path::PathBuf;
+use std::io::Write as _;
 
-use motes::files::csv_field;
+use motes::Ended;
 use motes::files::{Durable, write_atomically};
-use motes::npz::read_npz;
-use motes::{Ended, Pool};
-use motes_models::data;
-use motes_models::logistic::{self, Prediction};
-use motes_models::{Bnn, Labelled};
 
 use crate::args::PredictArgs;
-use crate::models::{Remember, read};
 
 /// Writes a row of probabilities for each row of the data.
 pub fn predict(args: PredictArgs) -> Result<Ended, String> {
-    let summary_path = args.dir.join("summary.json");
-    let text = std::fs::read_to_string(&summary_path).map_err(|e| {
-        format!("cannot read {}: {e}; give the directory of a finished run", summary_path.display())
-    })?;
-    let summary: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-    let remember = serde_json::from_value::<Remember>(summary["data"].clone()).map_err(|_| {
-        format!(
-            "{} does not say how to prepare new rows; predict needs a finished run of the model logistic or bnn",
-            summary_path.display()
-        )
-    })?;
-    let clouds_path = args.dir.join("posterior.npz");
-    let open = || File::open(&clouds_path).map(BufReader::new);
-    let array = |name| {
-        let file =
-            open().map_err(|e| format!("cannot read {}: {e}; run the fit again", clouds_path.display()))?;
-        read_npz(file, name).map_err(|e| format!("{} {e}; run the fit again", clouds_path.display()))
-    };
-    let mut clouds = array("clouds")?;
-    let mean_field = summary["algorithm"] == "mean-field";
-    if clouds.values.is_empty() || (remember.model == "bnn" && !mean_field) {
-        clouds = array("particles")?; // none were kept, or one cloud says enough of a network
-    }
-    let width = match remember.model.as_str() {
-        "bnn" => (remember.inputs + remember.classes.len()) * remember.hidden,
-        _ => remember.inputs + usize::from(remember.intercept),
-    };
-    if clouds.shape.get(1) != Some(&width) || clouds.values.is_empty() {
-        return Err(format!("{} does not belong to this run; run the fit again", clouds_path.display()));
-    }
-
-    let (mut features, rows) = new_rows(&args.data, &remember)?;
-    if let Some(moments) = &remember.moments {
-        moments.apply(&mut features);
-    }
-    let pool = Pool::new(None).map_err(|e| e.to_string())?;
-    let csv = pool.install(|| match remember.model.as_str() {
-        "bnn" => network_csv(&remember, &clouds.values, &features, &rows),
-        _ => {
-            let d = remember.inputs;
-            let predictions = logistic::predict(&clouds.values, &features, d, remember.intercept);
-            refuse_overflow(&rows, |i| predictions[i].mean.is_finite())?;
-            Ok(csv(&remember, &rows, &predictions))
-        }
-    })?;
+    let predictions = motes_app::predict::predict(&args.dir, &args.data)?;
+    predictions.notes.iter().for_each(|note| say!("{note}"));
     match &args.output {
         Some(path) if path.exists() => {
             return Err(format!(
@@ -71,95 +19,14 @@ pub fn predict(args: PredictArgs) -> Result<Ended, String> {
             ));
         }
         Some(path) => {
-            write_atomically(path, Durable::No, |out| out.write_all(csv.as_bytes()))
+            write_atomically(path, Durable::No, |out| out.write_all(predictions.csv.as_bytes()))
                 .map_err(|e| e.to_string())?;
-            say!("{} predictions in {}", rows.len(), path.display());
+            say!("{} predictions in {}", predictions.rows, path.display());
         }
         None => {
-            let written = std::io::stdout().write_all(csv.as_bytes());
+            let written = std::io::stdout().write_all(predictions.csv.as_bytes());
             written.map_err(|e| format!("cannot print: {e}; give a file with --output"))?;
         }
     }
     Ok(Ended::Complete)
-}
-
-/// Refuses rows that give no probabilities.
-fn refuse_overflow(rows: &[usize], is_finite: impl Fn(usize) -> bool) -> Result<(), String> {
-    match (0..rows.len()).find(|i| !is_finite(*i)) {
-        Some(i) => Err(format!(
-            "row {} has features that are too large to predict from; correct them or leave the row out",
-            rows[i] + 1
-        )),
-        None => Ok(()),
-    }
-}
-
-/// The features of new rows, and which rows of the file they are, counted from 0.
-fn new_rows(path: &PathBuf, remember: &Remember) -> Result<(Vec<f64>, Vec<usize>), String> {
-    let (bytes, name) = (read(path)?, path.display().to_string());
-    if remember.features.is_empty() {
-        let images = data::read_images(&bytes, &name).map_err(|e| e.to_string())?;
-        if images.height * images.width != remember.inputs {
-            return Err(format!(
-                "{name} has images of {} x {} pixels and the network takes {} inputs; give images of the same size",
-                images.height, images.width, remember.inputs
-            ));
-        }
-        return Ok((images.pixels.iter().map(|p| f64::from(*p)).collect(), (0..images.count).collect()));
-    }
-    let table = data::read_table(&bytes, &name).map_err(|e| e.to_string())?;
-    let rows = data::features(&table, &remember.features).map_err(|e| e.to_string())?;
-    if rows.rows_dropped > 0 {
-        say!("{} rows with missing values get no prediction", rows.rows_dropped);
-    }
-    Ok((rows.features, rows.rows))
-}
-
-/// The probability of each class for each row, averaged over the particles.
-pub fn network_probabilities(
-    remember: &Remember,
-    clouds: &[f64],
-    features: &[f64],
-) -> Result<Vec<f64>, String> {
-    let (inputs, hidden, classes) = (remember.inputs, remember.hidden, remember.classes.len());
-    // The network's data do not matter for predictions: its shape does.
-    let blank = Labelled { features: &vec![0.0; inputs], labels: &[0] };
-    let network = Bnn::<f64>::new(blank, None, inputs, hidden, classes).map_err(|e| e.to_string())?;
-    Ok(network.predict(features, clouds))
-}
-
-/// A column per class with its probability, averaged over the particles.
-fn network_csv(
-    remember: &Remember,
-    clouds: &[f64],
-    features: &[f64],
-    rows: &[usize],
-) -> Result<String, String> {
-    let classes = remember.classes.len();
-    let probabilities = network_probabilities(remember, clouds, features)?;
-    refuse_overflow(rows, |i| probabilities[i * classes..][..classes].iter().all(|p| p.is_finite()))?;
-    let mut out = String::from("row,class");
-    for class in &remember.classes {
-        let _ = write!(out, ",{}", csv_field(&format!("p({class})")));
-    }
-    out.push('\n');
-    for (row, p) in rows.iter().zip(probabilities.chunks_exact(classes)) {
-        let best = (0..classes).max_by(|a, b| p[*a].total_cmp(&p[*b])).unwrap_or(0);
-        let _ = write!(out, "{},{}", row + 1, csv_field(&remember.classes[best]));
-        for p in p {
-            let _ = write!(out, ",{p}");
-        }
-        out.push('\n');
-    }
-    Ok(out)
-}
-
-/// Row numbers count the rows of the data from 1, as people do; the header is not one.
-fn csv(remember: &Remember, rows: &[usize], predictions: &[Prediction]) -> String {
-    let mut out = String::from("row,class,probability,low,high\n");
-    for (row, p) in rows.iter().zip(predictions) {
-        let class = csv_field(&remember.classes[usize::from(p.mean >= 0.5)]);
-        let _ = writeln!(out, "{},{class},{},{},{}", row + 1, p.mean, p.low, p.high);
-    }
-    out
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use motes::files::{Durable, write_atomically};
 use motes::record::{RunDirectory, TraceRows, trace_header};
 use motes::{Ended, Error, Flow, Model, Settings, State, Summary};
-use motes_cli::config::Config;
+use motes_app::config::Config;
 
 use crate::callables::PyReal;
 use crate::problem::{Kind, TABLE};
@@ -94,7 +94,7 @@ pub fn execute<F: PyReal>(
             if ended == Ended::Complete {
                 directory.finish(model, settings, &state, spent, &summary)?;
                 if report {
-                    motes_cli::report::after_run(directory.path(), None);
+                    notes.extend(motes_app::report::after_run(directory.path(), None));
                 }
             }
             read_file(&directory.path().join("trace.csv"))?

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use motes::{Ended, Error, Flow, Pool};
-use motes_cli::args;
-use motes_cli::generator::open::{self, Trained};
-use motes_cli::generator::run::{Done, Failure, From, Plan};
-use motes_cli::generator::{GeneratorConfig, Source, Summary, mixture};
+use motes_app::generator::open::{self, Trained, UNTOLD};
+use motes_app::generator::run::{Done, Failure, From, Plan};
+use motes_app::generator::tasks::{Source, mixture};
+use motes_app::generator::{GeneratorConfig, Summary};
 use motes_models::data::ImageSet;
 use motes_models::generator::{Search, Seen, Stop, Targets, TrainingError, inpaint};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::callables::Trouble;
-use crate::errors::{diverged, exception, value_error, without_checkpoints};
+use crate::errors::{diverged, exception, in_python, value_error, without_checkpoints};
 use crate::execute::read_file;
 use crate::run::{How, raised};
 use crate::watch::{Signals, asked, attended};
@@ -48,7 +48,7 @@ impl Images {
         let config = settings_from(settings)?;
         let set = py.detach(|| {
             let channels = open::channels(&config)?;
-            pool(None)?.install(|| open::images(&config, channels, true))
+            pool(None)?.install(|| open::images(&config, channels, UNTOLD))
         });
         Ok(Images { set: Arc::new(set.map_err(value_error)?), config: Some(config), labels: None })
     }
@@ -91,6 +91,7 @@ pub struct Training {
     seconds: f64,
     ended: Ended,
     interrupted: bool,
+    notes: Vec<String>,
 }
 
 /// Trains a generator in a new directory; the settings are JSON, named as in config.toml.
@@ -114,7 +115,7 @@ pub fn load_training(py: Python<'_>, dir: PathBuf) -> PyResult<Training> {
     let read = py.detach(|| -> Result<_, Failure> {
         let config = GeneratorConfig::read(&dir.join("config.toml"))?;
         pool(None)?.install(|| {
-            let plan = Plan::new(config, quietly(None, false), None)?;
+            let plan = Plan::new(config, None, UNTOLD)?;
             let done = plan.read(&dir)?;
             Ok((plan, done))
         })
@@ -147,7 +148,7 @@ impl Training {
 
     #[getter]
     fn notes(&self) -> Vec<String> {
-        Vec::new()
+        self.notes.iter().map(|note| in_python(note)).collect()
     }
 
     #[getter]
@@ -256,17 +257,20 @@ impl Training {
     }
 
     /// Writes a run directory.
-    fn save(&self, py: Python<'_>, dir: PathBuf, report: bool) -> PyResult<()> {
-        let saved = py.detach(|| -> Result<(), Failure> {
+    fn save(&self, py: Python<'_>, dir: PathBuf, report: bool) -> PyResult<Vec<String>> {
+        let saved = py.detach(|| -> Result<_, Failure> {
             pool(None)?.install(|| {
-                let plan = self.copy(self.plan.config.clone(), &dir, quietly(None, report))?;
-                if self.ended == Ended::Complete {
-                    plan.carry_out(From::Directory(dir), Stop::default(), &mut |_| Flow::Continue)?;
+                let mut plan = self.copy(self.plan.config.clone(), &dir)?;
+                plan.report = report;
+                if self.ended == Ended::Early {
+                    return Ok(Vec::new());
                 }
-                Ok(())
+                let done =
+                    plan.carry_out(From::Directory(dir), Stop::default(), &mut |_: &Seen| Flow::Continue)?;
+                Ok(done.notes)
             })
         });
-        saved.map_err(failure)
+        Ok(saved.map_err(failure)?.iter().map(|note| in_python(note)).collect())
     }
 
     /// Goes on to a new total of steps, in its directory or in a copy.
@@ -283,7 +287,7 @@ impl Training {
         }
         let dir = copy.clone().unwrap_or_else(|| self.path.clone());
         if copy.is_some() {
-            let copied = py.detach(|| self.copy(config, &dir, quietly(None, false))).map_err(failure)?;
+            let copied = py.detach(|| self.copy(config, &dir)).map_err(failure)?;
             config = copied.config;
         }
         carry_out(py, config, self.plan.images.clone(), From::Directory(dir), how)
@@ -292,10 +296,10 @@ impl Training {
 
 impl Training {
     fn of(plan: Plan, done: Done, interrupted: bool) -> PyResult<Self> {
-        let Done { ended, trained, k, seconds, path } = done;
+        let Done { ended, trained, k, seconds, path, notes, .. } = done;
         let trace = read_file(&path.join("trace.csv")).map_err(exception)?;
         let trained = Mutex::new(trained);
-        Ok(Training { plan, trained, trace, path, k, seconds, ended, interrupted })
+        Ok(Training { plan, trained, trace, path, k, seconds, ended, interrupted, notes })
     }
 
     fn trained(&self) -> MutexGuard<'_, Trained> {
@@ -304,14 +308,14 @@ impl Training {
     }
 
     /// Copies the run as far as its last checkpoint, with images that lie in its directory.
-    fn copy(&self, mut config: GeneratorConfig, to: &Path, how: args::How) -> Result<Plan, Failure> {
+    fn copy(&self, mut config: GeneratorConfig, to: &Path) -> Result<Plan, Failure> {
         let own = std::path::absolute(self.path.join(IMAGES))?;
         let mut files = Files::new();
         if config.data.as_deref() == Some(&own) {
             let labels = config.labels.is_some().then(|| self.trained().labels()).transpose()?;
             files = placed(&mut config, to, &self.plan.images, labels.as_deref())?;
         }
-        let plan = Plan::new(config, how, Some(self.plan.images.clone()))?;
+        let plan = Plan::new(config, Some(self.plan.images.clone()), UNTOLD)?;
         plan.copy(&self.path, to, &files)?;
         Ok(plan)
     }
@@ -348,8 +352,9 @@ fn carry_out(
     how: How,
 ) -> PyResult<Training> {
     let (signals, trouble) = (Signals::default(), Trouble::default());
-    let plan = py.detach(|| Plan::new(config, quietly(how.threads, how.report), Some(images)));
-    let plan = plan.map_err(value_error)?;
+    let plan = py.detach(|| Plan::new(config, Some(images), UNTOLD));
+    let mut plan = plan.map_err(value_error)?;
+    plan.report = how.report;
     let (outcome, interrupted) =
         attended(py, &signals, (how.tick.as_ref(), plan.steps), &trouble, || -> Result<_, Failure> {
             let mut watch = |seen: &Seen| {
@@ -381,10 +386,6 @@ fn settings_from(json: &str) -> PyResult<GeneratorConfig> {
         let end = sentence.find(':').unwrap_or(0);
         value_error(sentence[..end].replace('-', "_") + &sentence[end..])
     })
-}
-
-fn quietly(threads: Option<usize>, report: bool) -> args::How {
-    args::How { threads, quiet: true, no_report: !report }
 }
 
 fn pool(threads: Option<usize>) -> Result<Pool, String> {

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use motes::{Model, Pool, Settings, memory};
-use motes_cli::config::{Config, Defaults, Precision};
-use motes_cli::models::{self, Remember, Source};
+use motes_app::config::{Config, Defaults, Precision};
+use motes_app::models::{self, Remember, Source};
 use motes_models::data::{Classification, sha256};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;

@@ -8,8 +8,8 @@ use motes::checkpoint::Generations;
 use motes::record::{RunDirectory, posterior_npz, trace_header};
 use motes::settings::Settings;
 use motes::{Ended, Error, Model, Pool, State, Summary, memory};
-use motes_cli::config::{Config, Precision};
-use motes_cli::fit::{Resolved, fewer_steps, resolve};
+use motes_app::config::{Config, Precision};
+use motes_app::job::{Resolved, fewer_steps, resolve};
 use motes_models::logistic;
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -214,18 +214,19 @@ impl Run {
     fn table(&self) -> String {
         let place = self.path.clone().unwrap_or_else(|| "none (Fit.save writes them)".into());
         in_python(&of_either!(&self.precise, done => {
-            motes_cli::show::summary(&done.summary, &*done.model, &done.settings, &done.state, &place)
+            motes_app::show::summary(&done.summary, &*done.model, &done.settings, &done.state, &place)
         }))
     }
 
     /// Writes a run directory.
-    fn save(&self, py: Python<'_>, dir: PathBuf, report: bool) -> PyResult<()> {
+    fn save(&self, py: Python<'_>, dir: PathBuf, report: bool) -> PyResult<Vec<String>> {
         let written = py.detach(|| of_either!(&self.precise, done => self.write(done, &dir)));
         written.map_err(exception)?;
         if report && self.ended == Ended::Complete {
-            py.detach(|| motes_cli::report::after_run(&dir, None));
+            let note = py.detach(|| motes_app::report::after_run(&dir, None));
+            return Ok(note.iter().map(|note| in_python(note)).collect());
         }
-        Ok(())
+        Ok(Vec::new())
     }
 
     /// Goes on to a new total of steps.
@@ -283,7 +284,7 @@ impl Run {
                 moments.apply(&mut rows);
             }
             Pool::new(None).map_err(|e| e.to_string())?.install(|| match remember.model.as_str() {
-                "bnn" => motes_cli::predict::network_probabilities(remember, &particles, &rows),
+                "bnn" => motes_app::predict::network_probabilities(remember, &particles, &rows),
                 _ => {
                     let p = logistic::predict(&particles, &rows, remember.inputs, remember.intercept);
                     Ok(p.iter().flat_map(|p| [1.0 - p.mean, p.mean]).collect())

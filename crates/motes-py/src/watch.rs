@@ -15,7 +15,7 @@ use crate::callables::{PyReal, Trouble};
 /// Seconds as people would say them.
 #[pyfunction]
 pub fn clock(seconds: f64) -> String {
-    motes_cli::progress::clock(seconds)
+    motes_app::numbers::clock(seconds)
 }
 
 /// How often Python may interrupt and progress is shown.

@@ -1,25 +1,20 @@
 //! The generator network on the command line: `fit generator`, its `resume` and `report`, and what a trained one can do.
 
-mod config;
-pub mod open;
 mod progress;
-mod report;
-pub mod run;
 mod tasks;
+mod train;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use motes_app::generator::GeneratorConfig;
 
 use crate::args::How;
-pub use config::GeneratorConfig;
-pub use open::{Trained, memory_estimate, told};
-pub use report::{Summary, report};
-pub use run::{fit, resume, train};
 pub use tasks::{
-    Filled, HOLE, InpaintArgs, InterpolateArgs, ReconstructArgs, Source, SynthesizeArgs, hole, inpaint,
-    interpolate, mixture, reconstruct, synthesize,
+    InpaintArgs, InterpolateArgs, ReconstructArgs, SynthesizeArgs, inpaint, interpolate, reconstruct,
+    synthesize,
 };
+pub use train::{fit, resume, told};
 
 /// Models whose flags differ from all others'.
 #[derive(Subcommand)]
@@ -49,14 +44,4 @@ pub struct FitGeneratorArgs {
     pub out: Option<PathBuf>,
     #[command(flatten)]
     pub how: How,
-}
-
-/// Whether a config file is that of a generator.
-pub fn is_config(file: &Path) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Model {
-        model: String,
-    }
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    toml::from_str::<Model>(&text).is_ok_and(|m| m.model == config::MODEL)
 }

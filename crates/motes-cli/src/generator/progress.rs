@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use crate::progress::{Gauge, clock, grouped};
+use motes_app::numbers::{clock, grouped};
+
+use crate::progress::Gauge;
 
 /// Shows work that is counted in steps.
 pub struct Progress {

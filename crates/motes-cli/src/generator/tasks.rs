@@ -3,19 +3,22 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use motes::files::{Durable, write_atomically};
-use motes::settings::unknown;
-use motes::{Ended, Flow, memory, npz};
+use motes::{Ended, memory, npz};
+use motes_app::generator::Trained;
+use motes_app::generator::open::{COLUMNS, decode, interleave};
+use motes_app::generator::tasks::{
+    Filled, HOLE, Source, check_components, hole, mean_squared_error, mixture,
+};
+use motes_app::job;
 use motes_models::data::{ImageSet, SIDE, write_grid};
-use motes_models::generator::{Decoder, Mixture, Search, Targets, inpaint as search_latents};
+use motes_models::generator::{Mixture, Search, Targets};
 
-use super::open::{self, COLUMNS, Trained, decode, interleave};
 use super::progress::Progress;
+use super::told;
 use crate::progress::Interrupt;
-
-/// The paper's hole.
-pub const HOLE: &str = "10,10,22,22";
 
 /// Where results go and how the work is done.
 #[derive(Args)]
@@ -54,33 +57,12 @@ pub struct InpaintArgs {
     pub output: Output,
 }
 
-/// Where latents come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Source {
-    /// N(0, I)
-    Prior,
-    /// One Gaussian fitted to the particles
-    Gaussian,
-    /// A mixture of Gaussians fitted to the particles
-    Mixture,
-    /// One Gaussian for each label
-    Labels,
-}
-
-impl std::str::FromStr for Source {
-    type Err = String;
-    fn from_str(word: &str) -> Result<Self, String> {
-        let names = ["prior", "gaussian", "mixture", "labels"];
-        <Source as ValueEnum>::from_str(word, false).map_err(|_| unknown("source of latents", word, &names))
-    }
-}
-
 #[derive(Args)]
 pub struct SynthesizeArgs {
     /// The run directory
     pub run: PathBuf,
     /// Where latents come from
-    #[arg(long, value_name = "SOURCE", default_value = "gaussian")]
+    #[arg(long, value_name = "SOURCE", default_value = "gaussian", value_parser = sources())]
     pub from: Source,
     /// Components of the mixture [default: 100, or fewer for few particles]
     #[arg(long, value_name = "c")]
@@ -123,6 +105,12 @@ pub struct ReconstructArgs {
     pub output: Output,
 }
 
+/// Their names, as clap lists and parses them.
+fn sources() -> impl TypedValueParser<Value = Source> {
+    let values = Source::ALL.map(|(_, name, about)| PossibleValue::new(name).help(about));
+    PossibleValuesParser::new(values).try_map(|name: String| name.parse::<Source>())
+}
+
 /// A run with a place for results.
 struct Task {
     run: Trained,
@@ -137,7 +125,7 @@ impl Task {
         work: impl FnOnce(Task) -> Result<String, String> + Send,
     ) -> Result<Ended, String> {
         let out = output.output.clone().unwrap_or_else(|| run.to_path_buf());
-        let pool = crate::fit::pool(output.threads)?;
+        let pool = job::pool(output.threads)?;
         let text = pool.install(|| {
             let run = Trained::open(run)?;
             std::fs::create_dir_all(&out).map_err(|e| {
@@ -186,77 +174,6 @@ fn checked_count(count: usize, there: usize) -> Result<usize, String> {
     Ok(count.min(there))
 }
 
-fn mean_squared_error(a: &[f32], b: &[f32], counts: impl Fn(usize) -> bool) -> f64 {
-    let (mut sum, mut n) = (0.0, 0usize);
-    for (i, (a, b)) in a.iter().zip(b).enumerate() {
-        if counts(i) {
-            sum += f64::from(a - b).powi(2);
-            n += 1;
-        }
-    }
-    sum / n.max(1) as f64
-}
-
-/// Which of the 32 x 32 pixels are missing.
-pub fn hole(mask: &str) -> Result<Vec<bool>, String> {
-    let wrong = || {
-        format!(
-            "--mask {mask} is neither x0,y0,x1,y1 within 0 to {SIDE} nor an image; write for example 10,10,22,22"
-        )
-    };
-    let numbers: Result<Vec<usize>, _> = mask.split(',').map(|n| n.trim().parse()).collect();
-    let hole: Vec<bool> = match numbers.as_deref() {
-        Ok(&[x0, y0, x1, y1]) if x0 < x1 && y0 < y1 && x1 <= SIDE && y1 <= SIDE => (0..SIDE * SIDE)
-            .map(|i| (x0..x1).contains(&(i % SIDE)) && (y0..y1).contains(&(i / SIDE)))
-            .collect(),
-        Ok(_) => return Err(wrong()),
-        Err(_) if Path::new(mask).is_file() => {
-            let set =
-                ImageSet::read(Path::new(mask), 1, Some(1), &open::told(true)).map_err(|e| e.to_string())?;
-            set.values(0..1).iter().map(|v| *v > 0.0).collect()
-        }
-        Err(_) => return Err(wrong()),
-    };
-    if !hole.contains(&true) {
-        return Err(format!("--mask {mask} has no hole; white pixels of an image mark what is missing"));
-    }
-    if hole.iter().all(|h| *h) {
-        return Err(format!("--mask {mask} leaves no pixel to go by; choose a smaller hole"));
-    }
-    Ok(hole)
-}
-
-/// Images whose holes were filled.
-pub struct Filled {
-    /// With grey holes.
-    pub masked: Vec<f32>,
-    /// What the latents that were found decode to.
-    pub images: Vec<f32>,
-    /// The mean squared error over all pixels, the seen ones too, as in the paper.
-    pub mse: f64,
-    /// The same over the hole alone.
-    pub mse_hole: f64,
-}
-
-impl Filled {
-    /// Searches for them; `None` if `told`, which hears how many are done, stops the search.
-    pub fn of(
-        decoder: &mut dyn Decoder,
-        original: &[f32],
-        hole: &[bool],
-        search: &Search,
-        told: &mut dyn FnMut(usize) -> Flow,
-    ) -> Option<Filled> {
-        let missing = |i: usize| hole[i % (SIDE * SIDE)];
-        let seen: Vec<bool> = (0..decoder.d_y()).map(|i| !missing(i)).collect();
-        let images = search_latents(decoder, original, &seen, search, told)?.images;
-        let masked = original.iter().enumerate().map(|(i, v)| if missing(i) { 0.0 } else { *v }).collect();
-        let mse = mean_squared_error(original, &images, |_| true);
-        let mse_hole = mean_squared_error(original, &images, missing);
-        Some(Filled { masked, images, mse, mse_hole })
-    }
-}
-
 /// Fills holes in images: original, masked and inpainted ones below each other.
 pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
     let hole = hole(&args.mask)?;
@@ -268,7 +185,7 @@ pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
     let ended = Task::on(&args.run, &args.output, |mut task| {
         let set = match &args.images {
             None => task.run.test_images()?,
-            Some(path) => ImageSet::read(path, task.run.channels, None, &open::told(args.output.quiet))
+            Some(path) => ImageSet::read(path, task.run.channels, None, &told(args.output.quiet))
                 .map_err(|e| e.to_string())?,
         };
         let count = checked_count(args.count, set.count())?;
@@ -315,38 +232,8 @@ pub fn synthesize(args: SynthesizeArgs) -> Result<Ended, String> {
         }
         let mixture = mixture(&task.run, args.from, args.components, args.seed)?;
         let images = decode(&mut *task.run.decoder, &mixture.draw(count, args.seed));
-        let name = args.from.to_possible_value().map_or(String::new(), |v| v.get_name().to_string());
-        task.write(&format!("synthesize-{name}"), &images, COLUMNS, &images)
+        task.write(&format!("synthesize-{}", args.from.name()), &images, COLUMNS, &images)
     })
-}
-
-fn check_components(source: Source, components: Option<usize>) -> Result<(), String> {
-    match components {
-        Some(_) if source != Source::Mixture => {
-            Err("--components belongs to --from mixture; leave it out".into())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// What latents are drawn from.
-pub fn mixture(
-    run: &Trained,
-    source: Source,
-    components: Option<usize>,
-    seed: u64,
-) -> Result<Mixture, String> {
-    check_components(source, components)?;
-    let (d_x, particles) = (run.decoder.d_x(), &run.particles);
-    match source {
-        Source::Prior => Ok(Mixture::prior(d_x)),
-        Source::Gaussian => Mixture::gaussian(particles, d_x),
-        Source::Labels => Mixture::by_label(particles, d_x, &run.labels()?),
-        Source::Mixture => {
-            let components = components.unwrap_or_else(|| run.few_components());
-            Mixture::fitted(particles, d_x, components, seed)
-        }
-    }
 }
 
 /// Walks from one training image to another on a straight line of latents.

@@ -73,7 +73,7 @@ impl Axis {
 fn plain(value: f64) -> String {
     let value: f64 = format!("{value:.6e}").parse().unwrap_or(value);
     if value >= 1000.0 {
-        return crate::progress::thousands(&format!("{value:.0}"));
+        return motes_app::numbers::thousands(&format!("{value:.0}"));
     }
     format!("{value}")
 }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use super::replicates::{Job, Needs, Outcomes};
-use crate::progress::{Gauge, clock};
+use motes_app::numbers::clock;
+
+use crate::progress::Gauge;
 
 /// Seconds of work of which people are told beforehand.
 const LONG: f64 = 300.0;

@@ -146,7 +146,7 @@ impl Figure {
         let note = if self.note.is_empty() { 0.0 } else { 24.0 };
         let height = TOP + PLOT_HEIGHT + BELOW_PLOT + LEGEND_LINE * legend as f64 + note + 6.0;
         let mut canvas = Canvas { out: String::new(), name: self.name, letters, clips: 0 };
-        let described = crate::report::escape(&self.description);
+        let described = motes_app::report::escape(&self.description);
         let _ = writeln!(
             canvas.out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"{WIDTH}\" height=\"{height:.0}\" \

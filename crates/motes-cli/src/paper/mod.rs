@@ -130,7 +130,7 @@ fn plan(args: &PaperArgs) -> Result<Plan, String> {
 fn command_line() -> String {
     let word = |word: std::ffi::OsString| match word.to_str() {
         Some(flag) if flag.starts_with("--") => flag.to_string(),
-        _ => crate::report::shell(Path::new(&word)),
+        _ => motes_app::report::shell(Path::new(&word)),
     };
     let words = std::env::args_os().skip(1).map(word);
     std::iter::once("motes".to_string()).chain(words).collect::<Vec<_>>().join(" ")

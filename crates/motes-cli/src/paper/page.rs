@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::table::Table;
 use super::text;
-use crate::report::page::base64;
-use crate::report::{STYLE, escape};
+use motes_app::report::{STYLE, base64, escape};
 
 /// One item as it is shown, with how it was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]

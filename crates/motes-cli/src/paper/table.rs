@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::text;
 use super::verdict::{Printed, Stats, Verdict};
-use crate::report::escape;
+use motes_app::report::escape;
 
 /// A table with the paper's numbers beside ours.
 #[derive(Clone, Debug, Serialize, Deserialize)]

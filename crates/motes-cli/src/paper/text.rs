@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use ttf_parser::{Face, OutlineBuilder};
 
-use crate::report::escape;
+use motes_app::report::escape;
 
 /// Latin, Greek and mathematical characters of DejaVu Sans.
 static FONT: &[u8] = include_bytes!("../../assets/DejaVuSans-subset.ttf");

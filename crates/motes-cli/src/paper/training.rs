@@ -3,13 +3,16 @@
 use std::path::Path;
 
 use motes::Ended;
+use motes_app::generator::open::UNTOLD;
+use motes_app::generator::run::{From, Plan};
+use motes_app::generator::tasks::{Filled, HOLE, hole};
+use motes_app::generator::{self, GeneratorConfig, Summary};
 use motes_models::data::{self, ImageSet, byte_of, mnist};
-use motes_models::generator::{Algorithm, BatchNorm, Search, Settings};
+use motes_models::generator::{Algorithm, BatchNorm, Search, Seen, Settings};
 use serde::{Deserialize, Serialize};
 
 use super::task::Outcome;
 use super::verdict::Stats;
-use crate::generator::{self, Filled, GeneratorConfig, HOLE, Summary};
 use crate::progress::Interrupt;
 
 /// Inpainted images that are kept to be shown.
@@ -100,14 +103,14 @@ impl Training {
         let [training, trial] = self.parts();
         let (share, steps) = (training / (training + trial), self.steps() as f64);
         let step_done = |k: u64| told(share * k as f64 / steps);
-        if generator::train(self.config.clone(), dir, interrupt, &step_done)? == Ended::Early {
+        if train(self.config.clone(), dir, interrupt, &step_done)? == Ended::Early {
             return Ok(None);
         }
         let mut run = generator::Trained::open(dir)?;
         let test = ImageSet::mnist_test(1).map_err(|e| e.to_string())?;
         let original = test.values(0..self.inpainted);
         let search = Search { seed: self.settings().seed, ..Search::default() };
-        let hole = generator::hole(HOLE)?;
+        let hole = hole(HOLE)?;
         let filled = Filled::of(&mut *run.decoder, &original, &hole, &search, &mut |done| {
             told(share + (1.0 - share) * done as f64 / self.inpainted as f64);
             interrupt.flow()
@@ -121,6 +124,29 @@ impl Training {
             Some(Trained { loss: metrics.loss, error: metrics.error, mse, mse_hole, mse_error, images });
         Ok(Some(Outcome { seconds: time.seconds, trained, ..Outcome::default() }))
     }
+}
+
+/// Trains quietly into a directory, or goes on with what is there, on the current thread pool; `told` hears of each step.
+fn train(
+    config: GeneratorConfig,
+    dir: &Path,
+    interrupt: &Interrupt,
+    told: &dyn Fn(u64),
+) -> Result<Ended, String> {
+    if dir.join("summary.json").exists() {
+        return Ok(Ended::Complete);
+    }
+    let from = if dir.join("config.toml").exists() {
+        From::Directory(dir.to_path_buf())
+    } else {
+        From::Scratch { out: Some(dir.to_path_buf()), files: Vec::new() }
+    };
+    let mut watch = |seen: &Seen| {
+        told(seen.k);
+        interrupt.flow()
+    };
+    let done = Plan::new(config, None, UNTOLD)?.carry_out(from, interrupt.stop(), &mut watch);
+    done.map(|done| done.ended).map_err(|e| e.to_string())
 }
 
 /// The standard error of the mean over images of their mean squared errors; 0 for a single one.

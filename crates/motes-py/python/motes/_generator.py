@@ -17,7 +17,7 @@ from . import _arrays, _core
 from ._arrays import place, whole
 from ._models import _absolute
 from ._progress import Progress
-from ._run import Ran, attended, columns, how_of, table_of, threads_of
+from ._run import Ran, attended, columns, how_of, table_of, threads_of, warn_of
 
 #: Settings of a generator's training, as on the command line.
 SETTINGS = {
@@ -363,7 +363,7 @@ class GeneratorFit(Ran):
         report : bool
             Whether to write report.html too.
         """
-        self._run.save(place("dir", dir), bool(report))
+        warn_of(self._run.save(place("dir", dir), bool(report)), stacklevel=3)
 
     def resume(
         self,
@@ -435,6 +435,7 @@ def train(model: Generator, chosen: dict[str, Any], how: Any, progress: bool, ou
 def load_training(dir: str) -> GeneratorFit:
     """Reads the run directory of a generator."""
     run = _core.load_training(dir)
+    warn_of(run.notes, stacklevel=4)
     return GeneratorFit(run, Generator._of(run.images))
 
 

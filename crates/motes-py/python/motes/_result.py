@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _arrays, _core
 from ._arrays import place, whole
-from ._run import Ran, Step, attended, columns, how_of
+from ._run import Ran, Step, attended, columns, how_of, warn_of
 
 
 class Fit(Ran):
@@ -154,7 +154,7 @@ class Fit(Ran):
         report : bool
             Whether to write report.html too.
         """
-        self._run.save(place("dir", dir), bool(report))
+        warn_of(self._run.save(place("dir", dir), bool(report)), stacklevel=3)
 
     def resume(
         self,

@@ -7,7 +7,7 @@ import math
 import re
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, NamedTuple, Sequence, TypeVar
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, TypeVar
 
 import numpy as np
 
@@ -116,12 +116,17 @@ def attended(
     finally:
         if how.tick is not None:
             how.tick.close()
-    for note in run.notes:
-        warnings.warn(note, RuntimeWarning, stacklevel=4)
+    warn_of(run.notes, stacklevel=5)
     if run.interrupted and not run.complete:
         text = f"interrupted after step {run.k} of {run.steps}; go on with Fit.resume()"
         warnings.warn(text, RuntimeWarning, stacklevel=4)
     return run
+
+
+def warn_of(notes: Iterable[str], stacklevel: int) -> None:
+    """Warns of what the library has to say of a run or its files."""
+    for note in notes:
+        warnings.warn(note, RuntimeWarning, stacklevel=stacklevel)
 
 
 class Ran:

@@ -3,14 +3,16 @@
 use motes_models::data::{ImageSet, value_of};
 use motes_models::generator::{Algorithm, BatchNorm};
 
+use motes_app::generator::GeneratorConfig;
+use motes_app::generator::tasks::{HOLE, hole};
+
 use super::{Generators, Picture, Plan, Shown};
-use crate::generator::{GeneratorConfig, HOLE, hole};
 use crate::paper::replicates::{Job, Outcomes};
 use crate::paper::table::{Place, Table};
 use crate::paper::task::Outcome;
 use crate::paper::training::{SHOWN, Trained, Training};
 use crate::paper::verdict::{Printed, Stats};
-use crate::progress::{grouped, thousands};
+use motes_app::numbers::{grouped, thousands};
 
 /// A row of the table.
 struct Row {

@@ -9,7 +9,7 @@ use crate::paper::replicates::{Job, Outcomes};
 use crate::paper::table::{Cell, Place, Table};
 use crate::paper::task::{Data, Keep, Outcome, Task};
 use crate::paper::verdict::{Printed, Stats, Verdict};
-use crate::report::stats::marginal;
+use motes_app::report::stats::marginal;
 
 const ALGORITHMS: [(Algorithm, &str); 5] = [
     (Algorithm::Pgd, "PGD"),
@@ -276,8 +276,8 @@ pub fn table3(plan: Plan, outcomes: &Outcomes) -> Shown {
         setting: format!(
             "LPPD: the runs of Tab. 1. Variances: after a warm start of 400 single-particle steps, over the last 200 of K = 400 steps; long runs: {} replicates of {} steps, of which the first {} are left out.",
             plan.long,
-            crate::progress::thousands(&LONG.0.to_string()),
-            crate::progress::thousands(&LONG.1.to_string())
+            motes_app::numbers::thousands(&LONG.0.to_string()),
+            motes_app::numbers::thousands(&LONG.1.to_string())
         ),
         fewer,
         figure: None,

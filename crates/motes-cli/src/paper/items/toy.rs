@@ -242,7 +242,7 @@ pub fn fig2(_plan: Plan, outcomes: &Outcomes) -> Shown {
                 label.into(),
                 h.to_string(),
                 n.to_string(),
-                crate::progress::thousands(&last.to_string()),
+                motes_app::numbers::thousands(&last.to_string()),
                 format!("{end:.4}"),
                 format!("{limit:.4}"),
                 signed(end - limit, 4),

@@ -1,13 +1,12 @@
 //! What is left of a training for people: `summary.json`, the text at its end, and `report.html` with its loss curve and pictures.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use motes::Ended;
 use serde::{Deserialize, Serialize};
 
 use super::config::GeneratorConfig;
-use crate::progress::{grouped, thousands};
+use crate::numbers::{grouped, thousands};
 use crate::report::page::{MARK, STYLE, base64, escape};
 
 /// Points of the curve at most.
@@ -26,25 +25,30 @@ pub struct Summary {
     theta: Option<()>,
     /// See posterior.npz.
     posterior: Option<()>,
-    pub(crate) metrics: Metrics,
+    /// Means over the last epoch.
+    pub metrics: Metrics,
     /// The mean over the steps of each epoch.
     loss_by_epoch: Vec<f64>,
     steps: u64,
-    pub(crate) time: Time,
+    /// How long it took.
+    pub time: Time,
     version: String,
 }
 
 /// Means over the last epoch.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Metrics {
+pub struct Metrics {
+    /// Of an image.
     pub loss: f64,
     /// The mean squared error of a pixel, in train mode.
     pub error: f64,
     x_rms: f64,
 }
 
+/// How long a training took.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Time {
+pub struct Time {
+    /// Of the loop.
     pub seconds: f64,
     steps_per_second: f64,
     images_per_second: f64,
@@ -96,7 +100,7 @@ impl Summary {
     }
 
     /// That of the training in a run directory.
-    pub(crate) fn read(dir: &Path) -> Result<Self, String> {
+    pub fn read(dir: &Path) -> Result<Self, String> {
         let path = dir.join("summary.json");
         let damaged = |e: &dyn std::fmt::Display| {
             format!("cannot read {}: {e}; remove that directory and try again", path.display())
@@ -122,15 +126,6 @@ impl Summary {
         let _ = writeln!(out, "  files     {}", dir.display());
         out
     }
-}
-
-/// `motes report` of a generator's run.
-pub fn report(dir: &Path, output: Option<PathBuf>) -> Result<Ended, String> {
-    let output = output.unwrap_or_else(|| dir.join("report.html"));
-    write(dir, &output)?;
-    use std::io::Write;
-    let _ = writeln!(std::io::stdout(), "{}", output.display()); // that nobody reads it is no error
-    Ok(Ended::Complete)
 }
 
 /// Writes the page of a run, finished or not.

@@ -1,8 +1,6 @@
 //! What a training and the tasks after it share: images, networks, finished runs, pictures.
 
 use std::path::Path;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use motes::memory::size;
 use motes::noise::{Noise, Purpose};
@@ -13,7 +11,6 @@ use motes_models::generator::{
 };
 
 use super::config::GeneratorConfig;
-use crate::progress::thousands;
 
 /// The latent coordinates of an image.
 const D_X: usize = 64;
@@ -43,33 +40,26 @@ pub fn channels(config: &GeneratorConfig) -> Result<usize, String> {
     }
 }
 
+/// Hears how many images have been decoded, of how many.
+pub type Told<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
+/// For those who do not want to hear.
+pub const UNTOLD: Told<'static> = &|_, _| {};
+
 /// The images to train on.
-pub fn images(config: &GeneratorConfig, channels: usize, quiet: bool) -> Result<ImageSet, String> {
+pub fn images(config: &GeneratorConfig, channels: usize, told: Told<'_>) -> Result<ImageSet, String> {
     let set = match &config.data {
         None => ImageSet::mnist(channels, config.images),
-        Some(path) => ImageSet::read(path, channels, config.images, &told(quiet)),
+        Some(path) => ImageSet::read(path, channels, config.images, told),
     };
     set.map_err(|e| e.to_string())
 }
 
-/// Says now and then how many images have been decoded.
-pub fn told(quiet: bool) -> impl Fn(usize, usize) + Sync {
-    let last = Mutex::new(Instant::now());
-    move |done, of| {
-        if quiet || done == of {
-            return;
-        }
-        let mut last = last.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if last.elapsed() >= Duration::from_secs(5) {
-            *last = Instant::now();
-            say!("decoded {} of {} images", thousands(&done.to_string()), thousands(&of.to_string()));
-        }
-    }
-}
-
 /// The memory that a training needs, with its arithmetic.
 pub struct Estimate {
+    /// In bytes.
     pub total: u128,
+    /// How it comes about.
     pub sentence: String,
 }
 
@@ -103,8 +93,11 @@ pub fn memory_estimate(settings: &Settings, images: usize, channels: usize) -> E
 
 /// The pictures of a training that goes on.
 pub struct Pictures<'a> {
+    /// The run directory.
     pub dir: &'a Path,
+    /// 1 or 3.
     pub channels: usize,
+    /// Of the samples' latents.
     pub seed: u64,
 }
 
@@ -154,11 +147,15 @@ pub fn interleave(kinds: &[&[f32]], d_y: usize, columns: usize) -> Vec<f32> {
 
 /// A finished run.
 pub struct Trained {
+    /// Its config.
     pub config: GeneratorConfig,
+    /// 1 or 3.
     pub channels: usize,
+    /// The network.
     pub decoder: Box<dyn Decoder>,
     /// `[n][M][d_x]`.
     pub particles: Vec<f32>,
+    /// How many it was trained on.
     pub images: usize,
 }
 
@@ -207,7 +204,7 @@ impl Trained {
 
     /// The images that it was trained on, as they are now.
     pub fn training_images(&self) -> Result<ImageSet, String> {
-        let set = images(&self.config, self.channels, true)?;
+        let set = images(&self.config, self.channels, UNTOLD)?;
         match &self.config.data_sha256 {
             Some(sha) if *sha != set.sha256() => {
                 Err("the images have changed since the training (their SHA-256 differs); restore them".into())
@@ -221,7 +218,7 @@ impl Trained {
         let Some(path) = &self.config.data else {
             return ImageSet::mnist_test(self.channels).map_err(|e| e.to_string());
         };
-        let all = ImageSet::read(path, self.channels, None, &told(true)).map_err(|e| e.to_string())?;
+        let all = ImageSet::read(path, self.channels, None, UNTOLD).map_err(|e| e.to_string())?;
         let rest = all.after(self.images);
         if rest.count() == 0 {
             return Err(format!(

@@ -8,8 +8,11 @@ const REACH: f64 = 4.5;
 /// The distribution of one coordinate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Marginal {
+    /// The 5 % quantile.
     pub q05: f64,
+    /// The median.
     pub q50: f64,
+    /// The 95 % quantile.
     pub q95: f64,
     /// `None` where all values are equal.
     pub density: Option<Density>,
@@ -18,9 +21,13 @@ pub struct Marginal {
 /// A density on an even grid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Density {
+    /// The first point.
     pub start: f64,
+    /// Between points.
     pub step: f64,
+    /// At the points.
     pub values: Vec<f64>,
+    /// Of the kernel.
     pub bandwidth: f64,
 }
 

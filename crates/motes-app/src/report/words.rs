@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::read::Run;
-use crate::progress::thousands;
+use crate::numbers::thousands;
 
 /// A number with a number of decimals and a true minus sign; very large ones in powers of ten.
 pub fn fixed(value: f64, decimals: usize) -> String {

@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use motes_models::generator::{Algorithm, BatchNorm, Settings};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{config, find_beside, one_line, refuse_other_names, wrong_setting};
-use crate::fit::fewer_steps;
+use crate::config::{config, find_beside, one_line, refuse_other_names, refuse_unknown, wrong_setting};
+use crate::job::fewer_steps;
 
 /// The model's name in a config.
 pub const MODEL: &str = "generator";
@@ -83,6 +82,9 @@ impl GeneratorConfig {
         let shown = path.display();
         let text = std::fs::read_to_string(path)
             .map_err(|e| format!("cannot read the config {shown}: {e}; check the path"))?;
+        let table =
+            toml::from_str(&text).map_err(|e| format!("{shown}: {}; correct it", one_line(e.message())))?;
+        refuse_unknown(&table, &Self::keys()).map_err(|problem| format!("{shown}: {problem}"))?;
         let mut config: GeneratorConfig = toml::from_str(&text)
             .map_err(|e| format!("{shown}: {}; correct that setting", one_line(e.message())))?;
         if config.version != Some(VERSION) || config.model.as_deref() != Some(MODEL) {
@@ -98,6 +100,7 @@ impl GeneratorConfig {
 
     /// The choices in a table of settings, named as in a config file.
     pub fn from_table(table: serde_json::Map<String, serde_json::Value>) -> Result<Self, String> {
+        refuse_unknown(&table, &Self::keys())?;
         serde_json::from_value(table.clone().into()).map_err(|e| {
             let setting = wrong_setting::<Self>(&table);
             format!("{setting}: {}; correct that setting", one_line(&e.to_string()))

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use clap::Args;
 use motes::record::Recording;
 use motes::settings::{
     Algorithm, Growth, InitParticles, JointUpdate, Preconditioner, Settings, StepDecay, WarmStart, unknown,
@@ -16,27 +15,38 @@ const VERSION: u32 = 1;
 
 /// Declares choices that are flags and settings of a config file alike, and how those of two places are joined.
 macro_rules! config {
-    ($(#[$doc:meta])* $name:ident { $($(#[$meta:meta])* $field:ident: $ty:ty,)+ }) => {
-        $(#[$doc])*
-        #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    ($(#[$about:meta])* $name:ident { $($(#[doc = $doc:literal])+ #[arg($($arg:tt)*)] $field:ident: $ty:ty,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "clap", derive(clap::Args))]
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub struct $name {
             /// The version of this format.
-            #[arg(skip)]
+            #[cfg_attr(feature = "clap", arg(skip))]
             #[serde(skip_serializing_if = "Option::is_none")]
             pub version: Option<u32>,
             /// The model.
-            #[arg(skip)]
+            #[cfg_attr(feature = "clap", arg(skip))]
             #[serde(skip_serializing_if = "Option::is_none")]
             pub model: Option<String>,
             /// The SHA-256 of the data.
-            #[arg(skip)]
+            #[cfg_attr(feature = "clap", arg(skip))]
             #[serde(skip_serializing_if = "Option::is_none")]
             pub data_sha256: Option<String>,
-            $($(#[$meta])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)+
+            $(
+                $(#[doc = $doc])+
+                #[cfg_attr(feature = "clap", arg($($arg)*))]
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub $field: Option<$ty>,
+            )+
         }
 
         impl $name {
+            /// All keys that a file may have.
+            pub(crate) fn keys() -> Vec<String> {
+                ["version", "model", "data_sha256", $(stringify!($field)),+].map(|key| key.replace('_', "-")).to_vec()
+            }
+
             /// These choices, and the other's where there are none.
             pub fn or(self, other: $name) -> $name {
                 $name {
@@ -188,7 +198,9 @@ config! {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "NumberOrWord", into = "NumberOrWord")]
 pub enum StepSize {
+    /// As chosen.
     Value(f64),
+    /// From the model and its curvature.
     Auto,
 }
 
@@ -229,10 +241,13 @@ impl From<StepSize> for NumberOrWord {
     }
 }
 
+/// The precision of particles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
+    /// Single.
     F32,
+    /// Double.
     F64,
 }
 
@@ -278,7 +293,7 @@ impl Config {
             }
             _ => return Err(format!("it lacks a valid version; begin it with version = {VERSION}")),
         }
-        refuse_unknown(&table)?;
+        refuse_unknown(&table, &Config::keys())?;
         toml::from_str(text).map_err(|e| {
             let setting = wrong_setting::<Config>(&table);
             format!("{setting}: {}; correct that setting", one_line(e.message()))
@@ -287,18 +302,11 @@ impl Config {
 
     /// The choices in a table of settings, named as in a config file.
     pub fn from_table(table: serde_json::Map<String, serde_json::Value>) -> Result<Config, String> {
-        refuse_unknown(&table)?;
+        refuse_unknown(&table, &Config::keys())?;
         serde_json::from_value(table.clone().into()).map_err(|e| {
             let setting = wrong_setting::<Config>(&table);
             format!("{setting}: {}; correct that setting", one_line(&e.to_string()))
         })
-    }
-
-    /// All keys a file may have.
-    fn keys() -> Vec<String> {
-        let command = Config::augment_args(clap::Command::new("keys"));
-        let flags = command.get_arguments().filter_map(|a| a.get_long()).map(String::from);
-        flags.chain(["version", "model", "data-sha256"].map(String::from)).collect()
     }
 
     /// The text of a config file.
@@ -453,6 +461,7 @@ impl Config {
         full
     }
 
+    /// How densely the run is recorded.
     pub fn recording(&self) -> Recording {
         Recording { trace_every: self.trace_every.unwrap_or(1), checkpoint_every: self.checkpoint_every }
     }
@@ -469,8 +478,11 @@ pub fn refuse_other_names<'a>(mut paths: impl Iterator<Item = &'a PathBuf>) -> R
     }
 }
 
-fn refuse_unknown(table: &serde_json::Map<String, serde_json::Value>) -> Result<(), String> {
-    let known = Config::keys();
+/// Refuses a setting that is none of those known, with a guess at what was meant.
+pub(crate) fn refuse_unknown(
+    table: &serde_json::Map<String, serde_json::Value>,
+    known: &[String],
+) -> Result<(), String> {
     match table.keys().find(|k| !known.contains(k)) {
         None => Ok(()),
         Some(key) => {
@@ -505,12 +517,17 @@ pub fn wrong_setting<C: serde::de::DeserializeOwned>(
 
 /// What a model suggests where nothing was chosen.
 pub struct Defaults {
+    /// N.
     pub particles: usize,
+    /// K.
     pub steps: u64,
+    /// h, where auto finds no smaller one.
     pub step_size: f64,
+    /// Of the particles.
     pub precision: Precision,
     /// For algorithms whose theta takes gradient steps.
     pub preconditioner: Preconditioner,
+    /// Where particles begin, for algorithms that have any.
     pub init_particles: InitParticles,
 }
 

@@ -7,7 +7,7 @@ use motes::settings::Settings;
 use motes::summary::posterior_moments;
 use motes::{Model, Real, State, Summary};
 
-use crate::progress::{grouped, thousands};
+use crate::numbers::{grouped, thousands};
 
 /// At most this many parameters or coordinates are listed one by one.
 const LISTED: usize = 12;

@@ -1,4 +1,4 @@
-//! `motes fit generator` and its `motes resume`: the loop that owns stopping, recording, pictures and checkpoints.
+//! The training of a generator: the loop that owns stopping, recording, pictures and checkpoints.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,11 @@ use motes_models::generator::{
     save_weights,
 };
 
-use super::FitGeneratorArgs;
 use super::config::GeneratorConfig;
-use super::open::{self, Pictures, Trained};
-use super::progress::{Progress, loss_and_speed};
+use super::open::{self, Pictures, Told, Trained};
 use super::report;
-use crate::args::{How, ResumeArgs};
-use crate::fit::make_absolute;
-use crate::progress::{Interrupt, thousands};
+use crate::numbers::thousands;
+use crate::report::not_written;
 
 /// How often a checkpoint is due when no number of steps is given.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(30);
@@ -37,104 +34,77 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub enum From {
     /// In a new directory, with files of these names and bytes beside its config.
     Scratch {
+        /// The directory; the next free one in runs/ if nobody chose.
         out: Option<PathBuf>,
+        /// Names and contents.
         files: Vec<(&'static str, Vec<u8>)>,
     },
+    /// In a directory that holds one.
     Directory(PathBuf),
-}
-
-/// Trains a generator.
-pub fn fit(args: FitGeneratorArgs) -> Result<Ended, String> {
-    let mut file = args.config_file.as_deref().map(GeneratorConfig::read).transpose()?.unwrap_or_default();
-    file.make_way_for(&args.config);
-    let mut config = args.config.or(file);
-    make_absolute([&mut config.data, &mut config.labels].into_iter().flatten())?;
-    start(config, args.how, From::Scratch { out: args.out, files: Vec::new() })
-}
-
-/// Goes on with a training.
-pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
-    let mut config = GeneratorConfig::read(&args.dir.join("config.toml"))?;
-    if let Some(steps) = args.steps {
-        config.go_on_to(steps)?;
-    }
-    start(config, args.how, From::Directory(args.dir))
-}
-
-fn start(config: GeneratorConfig, how: How, from: From) -> Result<Ended, String> {
-    let pool = crate::fit::pool(how.threads)?;
-    let interrupt = Interrupt::install()?;
-    let plan = pool.install(|| Plan::new(config, how, None))?;
-    if plan.config.labels.is_some() {
-        open::labels(&plan.config, plan.images.count())?; // they are needed long after the training, but named now
-    }
-    let mut progress = Progress::new(plan.steps, "steps", plan.how.quiet);
-    let per_step = plan.settings.batch.min(plan.images.count()) as f64;
-    let mut watch = |seen: &Seen| {
-        progress.show(seen.k, |rate| loss_and_speed(seen.loss, rate * per_step));
-        if seen.k == plan.steps {
-            progress.finish();
-        }
-        interrupt.flow()
-    };
-    let outcome = pool.install(|| plan.carry_out(from, interrupt.stop(), &mut watch));
-    progress.finish();
-    let Done { ended, k, path, .. } = outcome.map_err(|e| e.to_string())?;
-    if ended == Ended::Early && !plan.how.quiet {
-        say!("stopped after step {k} of {}; go on with: motes resume {}", plan.steps, path.display());
-    }
-    Ok(ended)
-}
-
-/// Trains quietly into a directory, or goes on with what is there, on the current thread pool; `told` hears of each step.
-pub fn train(
-    config: GeneratorConfig,
-    dir: &Path,
-    interrupt: &Interrupt,
-    told: &dyn Fn(u64),
-) -> Result<Ended, String> {
-    if dir.join("summary.json").exists() {
-        return Ok(Ended::Complete);
-    }
-    let from = if dir.join("config.toml").exists() {
-        From::Directory(dir.to_path_buf())
-    } else {
-        From::Scratch { out: Some(dir.to_path_buf()), files: Vec::new() }
-    };
-    let how = How { threads: None, quiet: true, no_report: false };
-    let mut watch = |seen: &Seen| {
-        told(seen.k);
-        interrupt.flow()
-    };
-    let done = Plan::new(config, how, None)?.carry_out(from, interrupt.stop(), &mut watch);
-    done.map(|done| done.ended).map_err(|e| e.to_string())
 }
 
 /// A training that is fully described and can begin.
 pub struct Plan {
+    /// Every choice that was made.
     pub config: GeneratorConfig,
     /// The config as it is written.
     pub text: String,
+    /// What the choices amount to.
     pub settings: Settings,
+    /// Steps in all.
     pub steps: u64,
+    /// What it is trained on.
     pub images: Arc<ImageSet>,
-    how: How,
+    /// Whether it leaves a report.
+    pub report: bool,
     estimate: String,
 }
 
 /// What a training has come to.
 pub struct Done {
+    /// How it ended.
     pub ended: Ended,
     /// The network, and the particles; without these if the training ended early and keeps none.
     pub trained: Trained,
+    /// Of a training that was completed here.
+    pub summary: Option<report::Summary>,
+    /// Steps made.
     pub k: u64,
+    /// Seconds spent on them.
     pub seconds: f64,
+    /// The run directory.
     pub path: PathBuf,
+    /// What should be known about it.
+    pub notes: Vec<String>,
+}
+
+/// Who watches a training.
+pub trait Watch {
+    /// Sees each step, and may stop there.
+    fn step(&mut self, seen: &Seen) -> Flow;
+
+    /// Hears what people may want to know now.
+    fn aside(&mut self, _line: &str) {}
+
+    /// Hears at once what the notes say in the end.
+    fn warn(&mut self, _line: &str) {}
+}
+
+/// Whoever only looks at the steps.
+impl<W: FnMut(&Seen) -> Flow> Watch for W {
+    fn step(&mut self, seen: &Seen) -> Flow {
+        self(seen)
+    }
 }
 
 impl Plan {
-    /// Settles everything that can be settled before the first step. Images that were read before are given.
-    pub fn new(mut config: GeneratorConfig, how: How, images: Option<Arc<ImageSet>>) -> Result<Self, String> {
+    /// Settles everything that can be settled before the first step. Images that were read before are given; `told` hears
+    /// of their reading.
+    pub fn new(
+        mut config: GeneratorConfig,
+        images: Option<Arc<ImageSet>>,
+        told: Told<'_>,
+    ) -> Result<Self, String> {
         let channels = match &images {
             Some(images) => images.channels(),
             None => open::channels(&config)?,
@@ -144,7 +114,7 @@ impl Plan {
         }
         let images = match images {
             Some(images) => images,
-            None => Arc::new(open::images(&config, channels, how.quiet)?),
+            None => Arc::new(open::images(&config, channels, told)?),
         };
         let sha256 = images.sha256();
         if config.data_sha256.as_ref().is_some_and(|sha| *sha != sha256) {
@@ -165,7 +135,7 @@ impl Plan {
             ));
         }
         let text = config.to_toml()?;
-        Ok(Plan { config, text, settings, steps, images, how, estimate: estimate.sentence })
+        Ok(Plan { config, text, settings, steps, images, report: true, estimate: estimate.sentence })
     }
 
     /// Calls `work` with the training before its first step, and returns the network too.
@@ -192,30 +162,25 @@ impl Plan {
 
     /// Trains, and writes what is to be written. `watch` sees each step and may stop there, `stop` in the middle of one,
     /// which is then as if it had not begun.
-    pub fn carry_out(
-        &self,
-        from: From,
-        stop: Stop<'_>,
-        watch: &mut dyn FnMut(&Seen) -> Flow,
-    ) -> Result<Done, Failure> {
-        let ((ended, particles, k, seconds, path), decoder) = self.with_trainer(stop, |trainer| {
+    pub fn carry_out(&self, from: From, stop: Stop<'_>, watch: &mut dyn Watch) -> Result<Done, Failure> {
+        let mut notes = Vec::new();
+        let ((finished, k, seconds, path), decoder) = self.with_trainer(stop, |trainer| {
             let mut directory = match from {
                 From::Scratch { out, files } => {
                     let out = match out {
                         Some(out) => out,
-                        None => crate::fit::next_default(&format!("generator-{}", self.settings.algorithm))?,
+                        None => crate::job::next_default(&format!("generator-{}", self.settings.algorithm))?,
                     };
                     let directory = Directory::create(&out, self, &files)?;
-                    self.tell();
+                    self.tell(watch);
                     directory
                 }
                 From::Directory(dir) => {
-                    let directory = Directory::resume(&dir, self, trainer)?;
+                    let directory = Directory::resume(&dir, self, trainer, &mut notes)?;
+                    notes.iter().for_each(|note| watch.warn(note));
                     RunDirectory::write_config(&dir, &self.text)?;
-                    self.tell();
-                    if !self.how.quiet {
-                        say!("going on from step {}", trainer.state().k);
-                    }
+                    self.tell(watch);
+                    watch.aside(&format!("going on from step {}", trainer.state().k));
                     directory
                 }
             };
@@ -223,18 +188,30 @@ impl Plan {
                 Ended::Complete => self.finish(trainer, &mut directory)?,
                 Ended::Early => None,
             };
-            let ended = if finished.is_some() { Ended::Complete } else { Ended::Early };
             let state = trainer.state();
-            let particles = finished.unwrap_or_else(|| state.cloud.clone());
-            Ok((ended, particles, state.k, directory.seconds, directory.path))
+            let (particles, summary) = match finished {
+                Some((particles, summary)) => (particles, Some(summary)),
+                None => (state.cloud.clone(), None),
+            };
+            Ok(((particles, summary), state.k, directory.seconds, directory.path))
         })?;
-        Ok(Done { ended, trained: self.trained(decoder, particles), k, seconds, path })
+        let (particles, summary) = finished;
+        let ended = if summary.is_some() { Ended::Complete } else { Ended::Early };
+        if self.report
+            && summary.is_some()
+            && let Err(problem) = report::write(&path, &path.join("report.html"))
+        {
+            notes.push(not_written(problem));
+            notes.last().into_iter().for_each(|note| watch.warn(note));
+        }
+        Ok(Done { ended, trained: self.trained(decoder, particles), summary, k, seconds, path, notes })
     }
 
     /// Reads the last checkpoint of a run directory, and changes nothing there.
     pub fn read(&self, dir: &Path) -> Result<Done, Failure> {
+        let mut notes = Vec::new();
         let ((about, cloud), decoder) = self.with_trainer(Stop::default(), |trainer| {
-            let about = last_checkpoint(dir, self, trainer)?.ok_or_else(|| {
+            let about = last_checkpoint(dir, self, trainer, &mut notes)?.ok_or_else(|| {
                 format!("{} has no checkpoint yet; train the generator again", dir.display())
             })?;
             Ok((about, trainer.state().cloud.clone()))
@@ -244,7 +221,8 @@ impl Plan {
             true => (Ended::Complete, Trained::open(dir)?),
             false => (Ended::Early, self.trained(decoder, cloud)),
         };
-        Ok(Done { ended, trained, k: about.k, seconds: about.seconds, path: dir.to_path_buf() })
+        let (k, seconds, path) = (about.k, about.seconds, dir.to_path_buf());
+        Ok(Done { ended, trained, summary: None, k, seconds, path, notes })
     }
 
     /// Copies a run to a new directory, as far as its last checkpoint.
@@ -262,26 +240,23 @@ impl Plan {
     }
 
     /// What people should know before the first step.
-    fn tell(&self) {
-        if self.how.quiet {
-            return;
-        }
+    fn tell(&self, watch: &mut dyn Watch) {
         let (s, m) = (&self.settings, self.images.count());
-        say!(
+        watch.aside(&format!(
             "{} images, {} in a batch, {} steps in an epoch, {} steps in all",
             thousands(&m.to_string()),
             s.batch.min(m),
             s.steps_per_epoch(m),
             thousands(&self.steps.to_string())
-        );
-        say!("memory: {}", self.estimate);
+        ));
+        watch.aside(&format!("memory: {}", self.estimate));
     }
 
     fn train(
         &self,
         trainer: &mut Trainer<'_>,
         directory: &mut Directory,
-        watch: &mut dyn FnMut(&Seen) -> Flow,
+        watch: &mut dyn Watch,
     ) -> Result<Ended, Failure> {
         let began = Instant::now();
         let pictures_every =
@@ -297,7 +272,7 @@ impl Plan {
                 seen => seen?,
             };
             directory.record(&seen)?;
-            let stop = watch(&seen) == Flow::Stop && seen.k < self.steps;
+            let stop = watch.step(&seen) == Flow::Stop && seen.k < self.steps;
             if stop || directory.due.after(seen.k) {
                 directory.checkpoint(trainer, began.elapsed())?;
             }
@@ -323,13 +298,13 @@ impl Plan {
         )
     }
 
-    /// Writes the final checkpoint, the weights, the particles, the pictures and, last, the summary and the report.
-    /// Returns the particles, unless their drawing was stopped.
+    /// Writes the final checkpoint, the weights, the particles, the pictures and, last, the summary. Returns the particles
+    /// and the summary, unless their drawing was stopped.
     fn finish(
         &self,
         trainer: &mut Trainer<'_>,
         directory: &mut Directory,
-    ) -> Result<Option<Vec<f32>>, Failure> {
+    ) -> Result<Option<(Vec<f32>, report::Summary)>, Failure> {
         directory.checkpoint(trainer, Duration::ZERO)?;
         let path = directory.path.clone();
         write_atomically(&path.join("weights.safetensors"), Durable::No, |out| {
@@ -357,16 +332,7 @@ impl Plan {
             serde_json::to_writer_pretty(&mut *out, &summary)?;
             out.write_all(b"\n")
         })?;
-        if !self.how.no_report
-            && let Err(problem) = report::write(&path, &path.join("report.html"))
-        {
-            say!("warning: the report was not written: {problem}");
-        }
-        if !self.how.quiet {
-            // The files are written: whoever has closed the pipe has seen enough.
-            let _ = std::io::stdout().write_all(summary.text(&path).as_bytes());
-        }
-        Ok(Some(particles))
+        Ok(Some((particles, summary)))
     }
 }
 
@@ -404,10 +370,15 @@ impl Directory {
     }
 
     /// Brings the training to its last good checkpoint and the trace back to that step.
-    fn resume(path: &Path, plan: &Plan, trainer: &mut Trainer<'_>) -> Result<Self, Failure> {
+    fn resume(
+        path: &Path,
+        plan: &Plan,
+        trainer: &mut Trainer<'_>,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, Failure> {
         // Before anything is read or cut: another process may be at work.
         let mut trace = TraceFile::open(path)?;
-        let about = last_checkpoint(path, plan, trainer)?;
+        let about = last_checkpoint(path, plan, trainer, notes)?;
         let (k, seconds) = about.as_ref().map_or((0, 0.0), |a| (a.k, a.seconds));
         match about {
             Some(about) if k > 0 => trace.cut_back(about.trace_bytes)?,
@@ -436,7 +407,12 @@ impl Directory {
 }
 
 /// Brings the training to the last good checkpoint of a run directory, if there is one.
-fn last_checkpoint(path: &Path, plan: &Plan, trainer: &mut Trainer<'_>) -> Result<Option<About>, Failure> {
+fn last_checkpoint(
+    path: &Path,
+    plan: &Plan,
+    trainer: &mut Trainer<'_>,
+    notes: &mut Vec<String>,
+) -> Result<Option<About>, Failure> {
     let changed = |what: &str| {
         format!(
             "{} {what}; put back the config.toml it was written with, or start a new run with fit generator --config",
@@ -454,7 +430,7 @@ fn last_checkpoint(path: &Path, plan: &Plan, trainer: &mut Trainer<'_>) -> Resul
             }
             Err(Damage::Other(what)) => return Err(changed(&format!("has a checkpoint that {what}")).into()),
             Err(Damage::Broken(what)) => {
-                say!("warning: {} {what}: an older generation is used", generation.display());
+                notes.push(format!("{} {what}: an older generation is used", generation.display()));
             }
         }
     }
@@ -463,11 +439,11 @@ fn last_checkpoint(path: &Path, plan: &Plan, trainer: &mut Trainer<'_>) -> Resul
             return Err(changed("was trained with other settings").into());
         }
         if about.instruction_set != motes::instruction_set() {
-            say!(
-                "warning: the checkpoint was written on {} and goes on here on {}: results will agree up to rounding, not bit for bit",
+            notes.push(format!(
+                "the checkpoint was written on {} and goes on here on {}: results will agree up to rounding, not bit for bit",
                 about.instruction_set,
                 motes::instruction_set()
-            );
+            ));
         }
     }
     Ok(about)

@@ -1,78 +1,64 @@
-//! `motes report`: one page that shows a run, or compares several, and needs nothing but a browser.
+//! Reports: one page that shows a run, or compares several, and needs nothing but a browser.
 
 mod blob;
 mod clouds;
 mod compare;
-pub mod page;
-pub mod read;
+pub(crate) mod page;
+mod read;
 pub mod stats;
+mod table;
 mod thin;
-pub mod words;
+pub(crate) mod words;
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use motes::Ended;
+pub use page::{STYLE, base64, escape};
+pub use table::table;
+pub use words::{quoted, shell};
 
-pub use page::{STYLE, escape};
-pub use words::shell;
-
-use crate::args::ReportArgs;
+use crate::generator;
 use read::Limits;
 
 /// No report is larger.
 const MAX_BYTES: usize = 1_000_000;
 
-/// Writes the report that the command line asks for and says where it is.
-pub fn report(args: ReportArgs) -> Result<Ended, String> {
-    if let [dir] = args.dirs.as_slice()
-        && crate::generator::is_config(&dir.join("config.toml"))
-    {
-        return crate::generator::report(dir, args.output);
-    }
-    if let Some(dir) = args.dirs.iter().find(|dir| crate::generator::is_config(&dir.join("config.toml"))) {
+/// Writes the page of runs: to `output`, or to report.html in their directory, or here for several. Returns where.
+pub fn write_page(dirs: &[PathBuf], output: Option<PathBuf>) -> Result<PathBuf, String> {
+    let generator = dirs.iter().find(|dir| generator::is_config(&dir.join("config.toml")));
+    if let (Some(dir), true) = (generator, dirs.len() > 1) {
         return Err(format!(
             "{} is the run of a generator, which is not compared with others; give it alone",
             dir.display()
         ));
     }
-    let output = match (&args.output, args.dirs.as_slice()) {
-        (Some(path), _) => path.clone(),
+    let output = match (output, dirs) {
+        (Some(path), _) => path,
         (None, [dir]) => dir.join("report.html"),
         (None, _) => PathBuf::from("report.html"),
     };
-    let html = html(&args.dirs, &[])?;
-    write(&output, &html)?;
-    // That nobody reads it is no error.
-    let _ = writeln!(std::io::stdout(), "{}", output.display());
-    Ok(Ended::Complete)
+    match generator {
+        Some(dir) => generator::report::write(dir, &output)?,
+        None => write(&output, &html(dirs, &[])?)?,
+    }
+    Ok(output)
 }
 
 /// Writes the report of a run that has just ended, by a problem or without one. The run is what counts: a failure here
 /// is only a warning.
-pub fn after_run(dir: &Path, problem: Option<&str>) {
-    let dirs = [dir.to_path_buf()];
-    warn_of(
-        html(&dirs, &[problem.map(String::from)]).and_then(|html| write(&dir.join("report.html"), &html)),
-    );
+pub fn after_run(dir: &Path, problem: Option<&str>) -> Option<String> {
+    after_comparison(&[dir.to_path_buf()], &[problem.map(String::from)], &dir.join("report.html"))
 }
 
-/// Writes the page that compares runs, each with the problem that ended it, and says whether it could.
-pub fn after_comparison(dirs: &[PathBuf], problems: &[Option<String>], output: &Path) -> bool {
-    warn_of(html(dirs, problems).and_then(|html| write(output, &html)))
+/// Writes the page that compares runs, each with the problem that ended it. Returns a warning if it could not.
+pub fn after_comparison(dirs: &[PathBuf], problems: &[Option<String>], output: &Path) -> Option<String> {
+    html(dirs, problems).and_then(|html| write(output, &html)).err().map(not_written)
 }
 
-fn warn_of(written: Result<(), String>) -> bool {
-    if let Err(problem) = &written {
-        say!("warning: the report was not written: {problem}");
-    }
-    written.is_ok()
-}
-
-/// What the table of a comparison needs of a run.
-pub fn for_table(dir: &Path) -> Result<read::Run, String> {
-    read::run(dir, Limits { components: 3, coordinates: 0, stretches: 40, per_trace: 40, name: 20 }, false)
+/// What is said of a report that a run could not leave.
+pub fn not_written(problem: String) -> String {
+    format!("the report was not written: {problem}")
 }
 
 /// The page, cut back until it is small enough to be mailed and opened anywhere.

@@ -1,6 +1,6 @@
 //! Which models there are, and how flags become one of them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use motes::memory::Shape;
 use motes::settings::{InitParticles, Preconditioner, unknown};
@@ -15,7 +15,7 @@ use crate::config::{Config, Defaults, Precision};
 const MODELS: &[&str] = &["hierarchical", "logistic", "bnn"];
 
 /// A model with its data read, in no precision yet.
-pub enum Spec {
+enum Spec {
     Hierarchical { y: Vec<f64> },
     Logistic { train: Box<Classification>, test: Option<Box<Classification>>, options: Options },
     Bnn { task: Box<ImageTask>, hidden: usize, products: Products },
@@ -23,7 +23,7 @@ pub enum Spec {
 
 /// A model's data and what a run must remember of them.
 pub struct Source {
-    pub spec: Spec,
+    spec: Spec,
     /// The digest of everything that was read or generated.
     pub sha256: String,
     /// What people should know about the data, in a line each.
@@ -35,7 +35,9 @@ pub struct Source {
 /// How new rows become features of a fitted classifier; part of summary.json.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Remember {
+    /// The model's name.
     pub model: String,
+    /// The column that is explained.
     pub target: String,
     /// In the order of their labels.
     pub classes: Vec<String>,
@@ -43,12 +45,17 @@ pub struct Remember {
     pub features: Vec<String>,
     /// The training moments; `None` if features are taken as they are.
     pub moments: Option<Moments>,
+    /// Whether a feature of ones is added.
     pub intercept: bool,
+    /// Features, without that one.
     pub inputs: usize,
     /// Hidden units of a network.
     pub hidden: usize,
+    /// Rows that were trained on.
     pub train_rows: usize,
+    /// Rows that were tested on.
     pub test_rows: usize,
+    /// Rows that were left out for missing values.
     pub rows_dropped: usize,
 }
 
@@ -311,7 +318,7 @@ fn test_set(
 }
 
 fn bnn(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
-    let bytes = config.data.as_ref().map(read).transpose()?;
+    let bytes = config.data.as_deref().map(read).transpose()?;
     let images = bytes.as_deref().is_none_or(data::looks_like_idx);
     if images {
         let of_tables = [
@@ -462,6 +469,6 @@ fn note_dropped(notes: &mut Vec<String>, file: &Path, dropped: usize) {
 }
 
 /// Reads a data file whole.
-pub fn read(path: &PathBuf) -> Result<Vec<u8>, String> {
+pub fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|e| format!("cannot read the data {}: {e}; check the path", path.display()))
 }

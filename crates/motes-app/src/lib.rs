@@ -1,0 +1,13 @@
+//! What the faces of Motes share: configs, runs and their directories, predictions and reports.
+//!
+//! The command line and the Python package depend on it. It never prints: what people should know is returned, or told
+//! to whoever watches a run.
+
+pub mod config;
+pub mod generator;
+pub mod job;
+pub mod models;
+pub mod numbers;
+pub mod predict;
+pub mod report;
+pub mod show;

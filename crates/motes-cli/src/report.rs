@@ -1,0 +1,15 @@
+//! `motes report`.
+
+use std::io::Write;
+
+use motes::Ended;
+
+use crate::args::ReportArgs;
+
+/// Writes the page that is asked for and says where it is.
+pub fn report(args: ReportArgs) -> Result<Ended, String> {
+    let output = motes_app::report::write_page(&args.dirs, args.output)?;
+    // That nobody reads it is no error.
+    let _ = writeln!(std::io::stdout(), "{}", output.display());
+    Ok(Ended::Complete)
+}
