@@ -404,6 +404,7 @@ impl Config {
             adjust: self.adjust.unwrap_or(false),
             adjust_after: self.adjust_after.unwrap_or(burn_in / 2),
             joint_update: self.joint_update.unwrap_or(JointUpdate::Pgd),
+            variational_adam: defaults.variational_adam,
             warm_start: self.warm_start,
             init_theta: self.init_theta.unwrap_or(0.0),
             init_particles: self.init_particles.unwrap_or(match algorithm {
@@ -529,6 +530,8 @@ pub struct Defaults {
     pub preconditioner: Preconditioner,
     /// Where particles begin, for algorithms that have any.
     pub init_particles: InitParticles,
+    /// Whether mean-field moves its Gaussian by Adam.
+    pub variational_adam: bool,
 }
 
 /// A message of several lines as one.

@@ -89,6 +89,7 @@ pub fn defaults(name: &str) -> Defaults {
         precision: Precision::F64,
         preconditioner: Preconditioner::None,
         init_particles: InitParticles::Value(0.0),
+        variational_adam: false,
     };
     match name {
         "logistic" => Defaults { particles: 100, steps: 1000, step_size: 0.01, ..plain },
@@ -99,6 +100,7 @@ pub fn defaults(name: &str) -> Defaults {
             precision: Precision::F32,
             preconditioner: Preconditioner::Diagonal,
             init_particles: InitParticles::Prior,
+            variational_adam: true,
         },
         _ => plain,
     }

@@ -5,7 +5,7 @@ use divan::{Bencher, black_box};
 use gemm::Parallelism;
 use motes::noise::{Noise, Purpose};
 use motes::settings::{Algorithm, InitParticles, Preconditioner};
-use motes::{At, Flow, Model, Pool, Settings, StepInfo};
+use motes::{At, Flow, Model, Pool, Settings, StepInfo, Want};
 use motes_models::data::{ImageTask, TaskOptions};
 use motes_models::{Bnn, Products};
 
@@ -49,7 +49,7 @@ fn gradients(bencher: Bencher, (n, products): (usize, Products)) {
     bencher.counter(operations(n)).bench_local(|| {
         for (x, grad) in x.chunks_exact(d).zip(grad.chunks_exact_mut(d)) {
             let at = At { theta: &[0.0, 0.0], x, batch: None, parallel: false };
-            model.gradients(at, &mut grad_theta, grad, &mut scratch).expect("gradients");
+            model.evaluate(at, Want::gradients(&mut grad_theta, grad, &mut scratch)).expect("gradients");
         }
         black_box(&grad);
     });

@@ -4,7 +4,7 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use motes::blocks::{INLINE_NANOSECONDS, PerWorker, for_each2};
 use motes::noise::{Noise, Purpose};
-use motes::{At, Model, Pool, Real};
+use motes::{At, Model, Pool, Real, Want};
 use motes_models::Logistic;
 use motes_models::data::{Classification, Moments, classification, read_table, train_test_split, wisconsin};
 use motes_models::logistic::Options;
@@ -64,7 +64,7 @@ fn gradients<F: Real>(bencher: Bencher, data: &Classification, n: usize, threads
         let done = for_each2(parallel, (&mut grad, rows * d), (&mut slots, 1), |b, grad, slot| {
             let x = &all[b * rows * d..][..grad.len()];
             let at = At { theta: &[0.3], x, batch: None, parallel: n <= rows };
-            model.gradients(at, slot, grad, &mut scratch.get())
+            model.evaluate(at, Want::gradients(slot, grad, &mut scratch.get()))
         });
         done.unwrap();
         black_box(grad[0]);

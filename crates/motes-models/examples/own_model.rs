@@ -7,9 +7,9 @@
 //!
 //! Group g has an effect x_g ~ N(0, e^{2s}) and counts y_i ~ Poisson(e^{a + b z_i + x_g}); theta = (a, b, s).
 
-use motes::model::{LogDensity, Prior, ThetaHessian};
+use motes::model::Prior;
 use motes::settings::{Algorithm, InitParticles};
-use motes::{At, Error, Model, ModelError, Pool, Settings};
+use motes::{At, Error, Gives, Model, ModelError, Pool, Settings, Want};
 use nalgebra::SVector;
 use num_dual::{DualNum, gradient, hessian};
 
@@ -110,58 +110,42 @@ impl Model<f64> for Poisson {
         ["a", "b", "s"].map(String::from).to_vec()
     }
 
-    fn gradients(
-        &self,
-        at: At<'_, f64>,
-        grad_theta: &mut [f64],
-        grad_x: &mut [f64],
-        _scratch: &mut [f64],
-    ) -> Result<(), ModelError> {
-        grad_theta.fill(0.0);
-        for ((x, group), grad_x) in self.effects(at.x).zip(grad_x) {
-            let [a, b, s, x] = self.gradient(at.theta, x, group);
-            grad_theta.iter_mut().zip([a, b, s]).for_each(|(sum, g)| *sum += g);
-            *grad_x = x;
+    fn evaluate(&self, at: At<'_, f64>, mut want: Want<'_, f64>) -> Result<(), ModelError> {
+        // What comes as a sum, or particle by particle, starts at zero.
+        let sums = [&mut want.grad_theta, &mut want.scores, &mut want.hessian, &mut want.log_density];
+        sums.into_iter().flatten().for_each(|sum| sum.fill(0.0));
+        let theta = [at.theta[0], at.theta[1], at.theta[2]];
+        for (i, (x, group)) in self.effects(at.x).enumerate() {
+            let n = i / self.groups.len();
+            let gradient @ [.., in_x] = self.gradient(at.theta, x, group);
+            if let Some(grad_x) = &mut want.grad_x {
+                grad_x[i] = in_x;
+            }
+            for (j, g) in gradient[..3].iter().enumerate() {
+                if let Some(sum) = &mut want.grad_theta {
+                    sum[j] += g;
+                }
+                if let Some(scores) = &mut want.scores {
+                    scores[3 * n + j] += g;
+                }
+            }
+            if let Some(sum) = &mut want.hessian {
+                let h = self.hessian(at.theta, x, group);
+                sum.iter_mut().zip(h.as_flattened()).for_each(|(sum, h)| *sum += h);
+            }
+            if let Some(out) = &mut want.log_density {
+                out[n] += log_density(theta, x, group);
+            }
         }
         Ok(())
     }
 
-    fn log_density(&self) -> Option<&dyn LogDensity<f64>> {
-        Some(self)
-    }
-
-    fn theta_hessian(&self) -> Option<&dyn ThetaHessian<f64>> {
-        Some(self)
+    fn gives(&self) -> Gives {
+        Gives::ALL
     }
 
     fn prior(&self) -> Option<&dyn Prior<f64>> {
         Some(self)
-    }
-}
-
-impl LogDensity<f64> for Poisson {
-    fn log_density(&self, at: At<'_, f64>, out: &mut [f64], _scratch: &mut [f64]) -> Result<(), ModelError> {
-        let theta = [at.theta[0], at.theta[1], at.theta[2]];
-        for (x, out) in at.x.chunks_exact(self.groups.len()).zip(out) {
-            *out = self.effects(x).map(|(x, group)| log_density(theta, x, group)).sum();
-        }
-        Ok(())
-    }
-}
-
-impl ThetaHessian<f64> for Poisson {
-    fn theta_hessian(
-        &self,
-        at: At<'_, f64>,
-        out: &mut [f64],
-        _scratch: &mut [f64],
-    ) -> Result<(), ModelError> {
-        out.fill(0.0);
-        for (x, group) in self.effects(at.x) {
-            let h = self.hessian(at.theta, x, group);
-            out.iter_mut().zip(h.as_flattened()).for_each(|(sum, h)| *sum += h);
-        }
-        Ok(())
     }
 }
 

@@ -10,13 +10,13 @@ mod turn;
 use std::str::FromStr;
 
 use motes::blocks::INLINE_NANOSECONDS;
-use motes::model::{LogDensity, MStep, Predictive, Prior, ThetaHessian};
+use motes::model::{MStep, Predictive, Prior};
 use motes::settings::unknown;
-use motes::{At, Model, ModelError, Real};
+use motes::{At, Gives, Model, ModelError, Real, Want};
 use serde::{Deserialize, Serialize};
 
 use self::design::Design;
-use self::network::Pass;
+use self::network::{Pass, Terms};
 use self::predictive::TestSet;
 use crate::data::ImageTask;
 
@@ -262,46 +262,62 @@ impl<F: Real> Model<F> for Bnn<F> {
         self.pass().scratch_len()
     }
 
-    fn gradients(
-        &self,
-        at: At<'_, F>,
-        grad_theta: &mut [f64],
-        grad_x: &mut [F],
-        scratch: &mut [F],
-    ) -> Result<(), ModelError> {
+    fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
         self.check_batch(at.batch)?;
+        let Want { mut log_density, mut grad_x, grad_theta, mut scores, hessian, scratch } = want;
         let precision = [0, 1].map(|i| (-2.0 * at.theta[i]).exp());
-        let parallel = self.parallel(&at);
-        let mut squares = [0.0; 2];
-        for (x, grad) in self.particles(at.x).zip(grad_x.chunks_exact_mut(self.d_x())) {
-            let of_x = self.pass().gradient(x, &self.labels, at.batch, precision, parallel, grad, scratch);
-            squares.iter_mut().zip(of_x).for_each(|(s, q)| *s += q);
+        let (pass, parallel) = (self.pass(), self.parallel(&at));
+        let squared = grad_theta.is_some() || scores.is_some();
+        let mut total = [0.0; 2];
+        let mut curvature = [0.0; 2];
+        for (n, x) in self.particles(at.x).enumerate() {
+            let likelihood = log_density.as_deref_mut().map(|l| &mut l[n]);
+            let of_x = match grad_x.as_deref_mut().map(|g| &mut g[n * x.len()..(n + 1) * x.len()]) {
+                Some(grad) => {
+                    let data = Terms { labels: &self.labels, batch: at.batch };
+                    pass.gradient(x, data, precision, parallel, grad, likelihood, scratch)
+                }
+                None => {
+                    if let Some(likelihood) = likelihood {
+                        *likelihood = pass.log_likelihood(x, &self.labels, at.batch, parallel, scratch);
+                    }
+                    if squared { pass.squares(x) } else { [0.0; 2] }
+                }
+            };
+            total.iter_mut().zip(of_x).for_each(|(s, q)| *s += q);
+            let score = |i: usize| precision[i] * of_x[i] - self.terms[i];
+            if let Some(scores) = scores.as_deref_mut() {
+                (0..2).for_each(|i| scores[2 * n + i] = score(i));
+            }
+            if log_density.is_some() || hessian.is_some() {
+                for (i, squares) in self.squares(x).into_iter().enumerate() {
+                    if let Some(out) = log_density.as_deref_mut() {
+                        out[n] -= 0.5 * precision[i] * squares + self.terms[i] * at.theta[i];
+                    }
+                    curvature[i] -= 2.0 * precision[i] * squares;
+                }
+            }
         }
-        let n = self.particles(at.x).len() as f64;
-        for i in 0..2 {
-            grad_theta[i] = precision[i] * squares[i] - n * self.terms[i];
+        if let Some(grad_theta) = grad_theta {
+            let n = self.particles(at.x).len() as f64;
+            (0..2).for_each(|i| grad_theta[i] = precision[i] * total[i] - n * self.terms[i]);
+        }
+        if let Some(hessian) = hessian {
+            hessian.copy_from_slice(&[curvature[0], 0.0, 0.0, curvature[1]]);
         }
         Ok(())
+    }
+
+    fn gives(&self) -> Gives {
+        Gives::ALL
     }
 
     fn default_step_size(&self) -> f64 {
         0.1
     }
 
-    fn variational_adam(&self) -> bool {
-        true
-    }
-
     fn theta_terms(&self) -> Option<&[f64]> {
         Some(&self.terms)
-    }
-
-    fn log_density(&self) -> Option<&dyn LogDensity<F>> {
-        Some(self)
-    }
-
-    fn theta_hessian(&self) -> Option<&dyn ThetaHessian<F>> {
-        Some(self)
     }
 
     fn m_step(&self) -> Option<&dyn MStep<F>> {
@@ -318,31 +334,6 @@ impl<F: Real> Model<F> for Bnn<F> {
 
     fn predictive(&self) -> Option<&dyn Predictive<F>> {
         self.test.as_ref().map(|test| test as &dyn Predictive<F>)
-    }
-}
-
-impl<F: Real> LogDensity<F> for Bnn<F> {
-    fn log_density(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError> {
-        self.check_batch(at.batch)?;
-        for (x, out) in self.particles(at.x).zip(out) {
-            *out = self.pass().log_likelihood(x, &self.labels, at.batch, self.parallel(&at), scratch);
-            for (i, squares) in self.squares(x).into_iter().enumerate() {
-                *out -= 0.5 * (-2.0 * at.theta[i]).exp() * squares + self.terms[i] * at.theta[i];
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<F: Real> ThetaHessian<F> for Bnn<F> {
-    fn theta_hessian(&self, at: At<'_, F>, out: &mut [f64], _scratch: &mut [F]) -> Result<(), ModelError> {
-        out.fill(0.0);
-        for x in self.particles(at.x) {
-            for (i, squares) in self.squares(x).into_iter().enumerate() {
-                out[3 * i] -= 2.0 * (-2.0 * at.theta[i]).exp() * squares;
-            }
-        }
-        Ok(())
     }
 }
 

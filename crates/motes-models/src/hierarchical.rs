@@ -1,9 +1,9 @@
 //! The toy hierarchical model of Ex. 1: x_d ~ N(theta, 1), y_d ~ N(x_d, 1). All that matters is known in closed form.
 
-use motes::model::{ExactEm, LogDensity, MStep, Prior, ThetaHessian};
+use motes::model::{ExactEm, MStep, Prior};
 use motes::noise::{Noise, Purpose};
 use motes::simd::{dispatch, sum_lanes};
-use motes::{At, Model, ModelError, Real};
+use motes::{At, Gives, Model, ModelError, Real, Want};
 
 /// Clouds with fewer coordinates are walked several rows at a time, beside as many copies of y.
 const NARROW: usize = 4096;
@@ -73,17 +73,38 @@ impl<F: Real> Model<F> for Hierarchical<F> {
     }
 
     /// Eq. hiergradients.
-    fn gradients(
-        &self,
-        at: At<'_, F>,
-        grad_theta: &mut [f64],
-        grad_x: &mut [F],
-        _scratch: &mut [F],
-    ) -> Result<(), ModelError> {
-        let theta = at.theta[0];
-        let sum = gradients(at.x, &self.y, F::of(theta), grad_x);
-        grad_theta[0] = sum - at.x.len() as f64 * theta;
+    fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
+        let (theta, rows) = (at.theta[0], at.x.chunks_exact(self.d));
+        let sum_of_x = match want.grad_x {
+            Some(grad_x) => gradients(at.x, &self.y, F::of(theta), grad_x),
+            None if want.grad_theta.is_some() => sum(at.x, self.y.len()),
+            None => 0.0,
+        };
+        if let Some(grad_theta) = want.grad_theta {
+            grad_theta[0] = sum_of_x - at.x.len() as f64 * theta;
+        }
+        if let Some(scores) = want.scores {
+            for (x, score) in rows.clone().zip(scores) {
+                *score = sum(x, self.y.len()) - self.d as f64 * theta;
+            }
+        }
+        if let Some(hessian) = want.hessian {
+            hessian[0] = -(at.x.len() as f64); // -D_x for each particle
+        }
+        if let Some(log_density) = want.log_density {
+            for (x, out) in rows.zip(log_density) {
+                let terms = x.iter().zip(self.y()).map(|(x, y)| {
+                    let (prior, error) = (x.f64() - theta, y.f64() - x.f64());
+                    prior * prior + error * error
+                });
+                *out = -0.5 * terms.sum::<f64>();
+            }
+        }
         Ok(())
+    }
+
+    fn gives(&self) -> Gives {
+        Gives::ALL
     }
 
     fn default_step_size(&self) -> f64 {
@@ -96,14 +117,6 @@ impl<F: Real> Model<F> for Hierarchical<F> {
 
     fn theta_terms(&self) -> Option<&[f64]> {
         Some(&self.terms)
-    }
-
-    fn log_density(&self) -> Option<&dyn LogDensity<F>> {
-        Some(self)
-    }
-
-    fn theta_hessian(&self) -> Option<&dyn ThetaHessian<F>> {
-        Some(self)
     }
 
     fn m_step(&self) -> Option<&dyn MStep<F>> {
@@ -119,34 +132,13 @@ impl<F: Real> Model<F> for Hierarchical<F> {
     }
 }
 
-impl<F: Real> LogDensity<F> for Hierarchical<F> {
-    fn log_density(&self, at: At<'_, F>, out: &mut [f64], _scratch: &mut [F]) -> Result<(), ModelError> {
-        let theta = at.theta[0];
-        for (x, out) in at.x.chunks_exact(self.d).zip(out) {
-            let terms = x.iter().zip(self.y()).map(|(x, y)| {
-                let (prior, error) = (x.f64() - theta, y.f64() - x.f64());
-                prior * prior + error * error
-            });
-            *out = -0.5 * terms.sum::<f64>();
-        }
-        Ok(())
-    }
-}
-
-impl<F: Real> ThetaHessian<F> for Hierarchical<F> {
-    fn theta_hessian(&self, at: At<'_, F>, out: &mut [f64], _scratch: &mut [F]) -> Result<(), ModelError> {
-        out[0] = -(at.x.len() as f64); // -D_x for each particle
-        Ok(())
-    }
-}
-
 impl<F: Real> MStep<F> for Hierarchical<F> {
     fn statistics_len(&self) -> usize {
         1
     }
 
     fn statistics(&self, x: &[F], out: &mut [f64]) -> Result<(), ModelError> {
-        out[0] = sum(x);
+        out[0] = sum(x, x.len());
         Ok(())
     }
 
@@ -212,16 +204,18 @@ fn gradients_of_chunks<'a, F: Real, const N: usize>(
 }
 
 dispatch! {
-    /// The sum of x.
-    fn sum<F: Real>(x: &[F]) -> f64 = sum_kernel
+    /// The sum of x, chunk by chunk: with the chunks of [`gradients`] it has the same bits.
+    fn sum<F: Real>(x: &[F], chunk: usize) -> f64 = sum_kernel
 }
 
 #[inline(always)]
-fn sum_kernel<F: Real, const FMA: bool>(x: &[F]) -> f64 {
+fn sum_kernel<F: Real, const FMA: bool>(x: &[F], chunk: usize) -> f64 {
     let (mut sums, mut fours, mut ones) = ([0.0; LANES], [0.0; 4], [0.0]);
-    let rest = sum_of_chunks(x, &mut sums);
-    let rest = sum_of_chunks(rest, &mut fours);
-    sum_of_chunks(rest, &mut ones);
+    for x in x.chunks(chunk.max(1)) {
+        let rest = sum_of_chunks(x, &mut sums);
+        let rest = sum_of_chunks(rest, &mut fours);
+        sum_of_chunks(rest, &mut ones);
+    }
     sum_lanes(sums) + sum_lanes(fours) + ones[0]
 }
 

@@ -10,8 +10,8 @@ use std::f64::consts::LN_2;
 use std::sync::OnceLock;
 
 use bytemuck::{cast_slice_mut, pod_align_to_mut};
-use motes::model::{LogDensity, MStep, Predictive, Prior, ThetaHessian};
-use motes::{At, Model, ModelError, Real};
+use motes::model::{MStep, Predictive, Prior};
+use motes::{At, Gives, Model, ModelError, Real, Want};
 
 use crate::data::{Classification, DataError};
 use kernels::Sum;
@@ -153,40 +153,69 @@ impl<F: Real> Model<F> for Logistic<F> {
 
     /// Sums in `f64`, a packed mini-batch or partial sums, and what aligning costs.
     fn scratch_len(&self, particles: usize) -> usize {
-        let numbers = particles * self.d();
+        let numbers = particles * Sum::Both.width(self.d());
         let space = self.rows.batch_lines().max(self.rows.partial_lines(numbers));
         let lines = lines::<f64>(numbers) + space + 1;
         lines * size_of::<Line>() / size_of::<F>()
     }
 
-    fn gradients(
-        &self,
-        at: At<'_, F>,
-        grad_theta: &mut [f64],
-        grad_x: &mut [F],
-        scratch: &mut [F],
-    ) -> Result<(), ModelError> {
-        let (d, theta) = (self.d(), at.theta[0]);
-        let (_, space, _) = pod_align_to_mut::<F, Line>(scratch);
-        let (sums, space) = space.split_at_mut(lines::<f64>(at.x.len()));
-        let sums = &mut cast_slice_mut(sums)[..at.x.len()];
-        let scale = LN_2 * self.likelihood(Sum::Gradient, at, space, sums);
-        let precision = 1.0 / self.variance;
-        let mut excess = 0.0;
-        for ((x, grad), sums) in
-            at.x.chunks_exact(d).zip(grad_x.chunks_exact_mut(d)).zip(sums.chunks_exact(d))
-        {
-            for ((x, grad), sum) in x.iter().zip(&mut *grad).zip(sums).take(self.tied) {
-                let prior = theta - x.f64();
-                *grad = F::of(scale * sum + precision * prior);
-                excess -= prior;
-            }
-            for i in self.tied..d {
-                grad[i] = F::of(scale * sums[i] - precision * x[i].f64());
+    fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
+        let (d, theta, precision) = (self.d(), at.theta[0], 1.0 / self.variance);
+        let particles = at.x.chunks_exact(d);
+        let (_, space, _) = pod_align_to_mut::<F, Line>(want.scratch);
+        // The sums over the rows: gradients and losses share their products where both are asked for.
+        let sum = match (&want.grad_x, &want.log_density) {
+            (Some(_), Some(_)) => Some(Sum::Both),
+            (Some(_), None) => Some(Sum::Gradient),
+            (None, Some(_)) => Some(Sum::Loss),
+            (None, None) => None,
+        };
+        let width = sum.map_or(0, |sum| sum.width(d));
+        let (sums, space) = space.split_at_mut(lines::<f64>(particles.len() * width));
+        let sums = &mut cast_slice_mut(sums)[..particles.len() * width];
+        let scale = sum.map_or(1.0, |sum| self.likelihood(sum, at, space, sums));
+        if let Some(grad_x) = want.grad_x {
+            let scale = LN_2 * scale;
+            let rows = particles.clone().zip(grad_x.chunks_exact_mut(d)).zip(sums.chunks_exact(width));
+            for ((x, grad), sums) in rows {
+                for ((x, grad), sum) in x.iter().zip(&mut *grad).zip(sums).take(self.tied) {
+                    *grad = F::of(scale * sum + precision * (theta - x.f64()));
+                }
+                for i in self.tied..d {
+                    grad[i] = F::of(scale * sums[i] - precision * x[i].f64());
+                }
             }
         }
-        grad_theta[0] = precision * excess;
+        if let Some(log_density) = want.log_density {
+            for ((out, x), sums) in
+                log_density.iter_mut().zip(particles.clone()).zip(sums.chunks_exact(width))
+            {
+                let (tied, intercept) = x.split_at(self.tied);
+                let squares = tied.iter().map(|x| (x.f64() - theta).powi(2)).sum::<f64>()
+                    + intercept.iter().map(|x| x.f64().powi(2)).sum::<f64>();
+                *out = -scale * sums[width - 1] - squares / (2.0 * self.variance);
+            }
+        }
+        if let Some(grad_theta) = want.grad_theta {
+            let mut excess = 0.0;
+            for x in particles.clone().flat_map(|x| &x[..self.tied]) {
+                excess -= theta - x.f64();
+            }
+            grad_theta[0] = precision * excess;
+        }
+        if let Some(scores) = want.scores {
+            for (x, score) in particles.clone().zip(scores) {
+                *score = precision * x[..self.tied].iter().map(|x| x.f64() - theta).sum::<f64>();
+            }
+        }
+        if let Some(hessian) = want.hessian {
+            hessian[0] = -((particles.len() * self.tied) as f64) / self.variance;
+        }
         Ok(())
+    }
+
+    fn gives(&self) -> Gives {
+        Gives::ALL
     }
 
     fn default_step_size(&self) -> f64 {
@@ -199,14 +228,6 @@ impl<F: Real> Model<F> for Logistic<F> {
 
     fn theta_terms(&self) -> Option<&[f64]> {
         Some(&self.terms)
-    }
-
-    fn log_density(&self) -> Option<&dyn LogDensity<F>> {
-        Some(self)
-    }
-
-    fn theta_hessian(&self) -> Option<&dyn ThetaHessian<F>> {
-        Some(self)
     }
 
     fn m_step(&self) -> Option<&dyn MStep<F>> {
@@ -223,28 +244,6 @@ impl<F: Real> Model<F> for Logistic<F> {
 
     fn predictive(&self) -> Option<&dyn Predictive<F>> {
         self.test.as_ref().map(|test| test as &dyn Predictive<F>)
-    }
-}
-
-impl<F: Real> LogDensity<F> for Logistic<F> {
-    fn log_density(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError> {
-        let (_, space, _) = pod_align_to_mut::<F, Line>(scratch);
-        let scale = self.likelihood(Sum::Loss, at, space, out);
-        for (out, x) in out.iter_mut().zip(at.x.chunks_exact(self.d())) {
-            let (tied, intercept) = x.split_at(self.tied);
-            let squares = tied.iter().map(|x| (x.f64() - at.theta[0]).powi(2)).sum::<f64>()
-                + intercept.iter().map(|x| x.f64().powi(2)).sum::<f64>();
-            *out = -scale * *out - squares / (2.0 * self.variance);
-        }
-        Ok(())
-    }
-}
-
-impl<F: Real> ThetaHessian<F> for Logistic<F> {
-    fn theta_hessian(&self, at: At<'_, F>, out: &mut [f64], _scratch: &mut [F]) -> Result<(), ModelError> {
-        let particles = at.x.len() / self.d();
-        out[0] = -((particles * self.tied) as f64) / self.variance;
-        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 use common::on;
 use motes::noise::{Noise, Purpose};
 use motes::settings::{Algorithm, InitParticles, Preconditioner};
-use motes::{At, Flow, Model, Settings, State, StepInfo, check_model};
+use motes::{At, Flow, Model, Settings, State, StepInfo, Want, check_model};
 use motes_models::data::{Classification, ImageTask, TaskOptions, classification, read_table, wisconsin};
 use motes_models::{Bnn, Labelled, Products};
 
@@ -100,14 +100,32 @@ fn gradients<F: motes::Real>(
     // Whatever stands in the scratch space must not matter.
     let mut scratch = vec![F::of(f64::NAN); model.scratch_len(x.len() / model.d_x())];
     let at = At { theta: &theta, x, batch, parallel };
-    model.gradients(at, &mut grad_theta, &mut grad_x, &mut scratch).expect("gradients");
+    model.evaluate(at, Want::gradients(&mut grad_theta, &mut grad_x, &mut scratch)).expect("gradients");
+    // What else is asked for changes no bit.
+    let (mut alone, mut density) = ([f64::NAN; 2], vec![f64::NAN; x.len() / model.d_x()]);
+    let want = Want { grad_theta: Some(&mut alone), ..Want::nothing(&mut scratch) };
+    model.evaluate(at, want).expect("a theta-gradient");
+    assert_eq!(alone, grad_theta);
+    let mut with_density = vec![F::of(f64::NAN); x.len()];
+    let want = Want {
+        grad_x: Some(&mut with_density),
+        log_density: Some(&mut density),
+        ..Want::nothing(&mut scratch)
+    };
+    model.evaluate(at, want).expect("gradients and densities");
+    assert_eq!(with_density, grad_x);
+    let mut density_alone = density.clone();
+    let want = Want { log_density: Some(&mut density_alone), ..Want::nothing(&mut scratch) };
+    model.evaluate(at, want).expect("densities");
+    assert_eq!(density_alone, density);
     (grad_theta, grad_x)
 }
 
 fn log_density(model: &Bnn<f64>, theta: [f64; 2], x: &[f64], batch: Option<&[u32]>) -> f64 {
     let (mut out, mut scratch) = ([f64::NAN], vec![f64::NAN; model.scratch_len(1)]);
     let at = At { theta: &theta, x, batch, parallel: true };
-    model.log_density().unwrap().log_density(at, &mut out, &mut scratch).expect("a density");
+    let want = Want { log_density: Some(&mut out), ..Want::nothing(&mut scratch) };
+    model.evaluate(at, want).expect("a density");
     out[0]
 }
 
@@ -378,7 +396,7 @@ fn bad_input_is_refused_in_a_sentence() {
     let model = rows.model::<f64>(2, Products::Auto);
     let at = At { theta: &[0.0; 2], x: &[0.5; 10], batch: Some(&[4]), parallel: false };
     let mut scratch = vec![0.0; model.scratch_len(1)];
-    let error = model.gradients(at, &mut [0.0; 2], &mut [0.0; 10], &mut scratch).unwrap_err();
+    let error = model.evaluate(at, Want::gradients(&mut [0.0; 2], &mut [0.0; 10], &mut scratch)).unwrap_err();
     assert_eq!(
         error.to_string(),
         "a batch of 1 rows does not fit the 4 of the data; choose a batch of 1 to 4"

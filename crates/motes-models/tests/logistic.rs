@@ -3,7 +3,7 @@
 use motes::noise::{Noise, Purpose};
 use motes::settings::Algorithm;
 use motes::summary::{Metrics, posterior_moments};
-use motes::{At, Model, Pool, Real, Settings};
+use motes::{At, Model, Pool, Real, Settings, Want};
 use motes_models::Logistic;
 use motes_models::data::{
     Classification, DataError, Moments, classification, read_table, train_test_split, wisconsin,
@@ -78,8 +78,17 @@ fn evaluate<F: Real>(
     let mut scratch = vec![F::of(7.0); model.scratch_len(n)];
     let (mut grad_theta, mut grad_x, mut density) = ([0.0], vec![F::of(0.0); x.len()], vec![0.0; n]);
     let at = At { theta: &[theta], x: &x, batch, parallel };
-    model.gradients(at, &mut grad_theta, &mut grad_x, &mut scratch).unwrap();
-    model.log_density().unwrap().log_density(at, &mut density, &mut scratch).unwrap();
+    let want = Want {
+        log_density: Some(&mut density),
+        ..Want::gradients(&mut grad_theta, &mut grad_x, &mut scratch)
+    };
+    model.evaluate(at, want).unwrap();
+    let (mut grad_alone, mut density_alone) = (grad_x.clone(), density.clone());
+    let want = Want { grad_x: Some(&mut grad_alone), ..Want::nothing(&mut scratch) };
+    model.evaluate(at, want).unwrap();
+    let want = Want { log_density: Some(&mut density_alone), ..Want::nothing(&mut scratch) };
+    model.evaluate(at, want).unwrap();
+    assert!(grad_alone == grad_x && density_alone == density, "what else is asked for changes no bit");
     Evaluated { grad_theta: grad_theta[0], grad_x: grad_x.iter().map(|g| g.f64()).collect(), density }
 }
 
@@ -122,7 +131,8 @@ fn derivatives_are_those_of_the_density() {
             }
             let at = |theta| At { theta, x: &x[..], batch: None, parallel: false };
             let mut hessian = [0.0];
-            model.theta_hessian().unwrap().theta_hessian(at(&[theta]), &mut hessian, &mut []).unwrap();
+            let want = Want { hessian: Some(&mut hessian), ..Want::nothing(&mut []) };
+            model.evaluate(at(&[theta]), want).unwrap();
             let slope = |theta| evaluate(&model, theta, &x, None, false).grad_theta;
             close(hessian[0], slope(theta + 0.5) - slope(theta - 0.5), 1e-10);
         }

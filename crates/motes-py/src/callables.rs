@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use motes::model::{LogDensity, MStep, Prior, ThetaHessian};
-use motes::{At, Model, ModelError, Real};
+use motes::model::{MStep, Prior};
+use motes::{At, Gives, Model, ModelError, Real, Want};
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyValueError;
@@ -225,27 +225,46 @@ impl<F: PyReal> Model<F> for Written {
         0.0
     }
 
-    fn gradients(
-        &self,
-        at: At<'_, F>,
-        grad_theta: &mut [f64],
-        grad_x: &mut [F],
-        _scratch: &mut [F],
-    ) -> Result<(), ModelError> {
+    fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
         let n = self.particles(at.x.len());
+        let Want { log_density, grad_x, grad_theta, scores, hessian, .. } = want;
         self.cross(|py| {
             let c = py.callables;
-            let pair = c.gradients.bind(py.py).call1(py.arguments(at)?)?;
-            let pair = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().map_err(|_| {
-                let kind = pair.get_type().name().map_or("something else".into(), |t| t.to_string());
-                PyValueError::new_err(format!(
-                    "gradients returned {kind}; return the pair (grad_theta, grad_x) of shapes ({n}, {}) and ({n}, {})",
-                    c.d_theta, c.d_x
-                ))
-            })?;
-            py.sum("grad_theta of gradients", &pair.0, &[n, c.d_theta], grad_theta)?;
-            py.copy("grad_x of gradients", &pair.1, &[n, c.d_x], grad_x)
+            if grad_x.is_some() || grad_theta.is_some() || scores.is_some() {
+                let pair = c.gradients.bind(py.py).call1(py.arguments(at)?)?;
+                let pair = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().map_err(|_| {
+                    let kind = pair.get_type().name().map_or("something else".into(), |t| t.to_string());
+                    PyValueError::new_err(format!(
+                        "gradients returned {kind}; return the pair (grad_theta, grad_x) of shapes ({n}, {}) and ({n}, {})",
+                        c.d_theta, c.d_x
+                    ))
+                })?;
+                let shape = [n, c.d_theta];
+                if let Some(out) = grad_theta {
+                    py.sum("grad_theta of gradients", &pair.0, &shape, out)?;
+                }
+                if let Some(out) = scores {
+                    py.copy("grad_theta of gradients", &pair.0, &shape, out)?;
+                }
+                if let Some(out) = grad_x {
+                    py.copy("grad_x of gradients", &pair.1, &[n, c.d_x], out)?;
+                }
+            }
+            if let Some(out) = log_density {
+                let value = call(&c.log_density, py.py, (py.vector(at.theta), py.rows(at.x)?))?;
+                py.copy("log_density", &value, &[n], out)?;
+            }
+            if let Some(out) = hessian {
+                let value = call(&c.hessian, py.py, py.arguments(at)?)?;
+                py.sum("hessian", &value, &[n, c.d_theta, c.d_theta], out)?;
+            }
+            Ok(())
         })
+    }
+
+    fn gives(&self) -> Gives {
+        let c = &self.callables;
+        Gives { log_density: c.log_density.is_some(), scores: true, hessian: c.hessian.is_some() }
     }
 
     fn default_step_size(&self) -> f64 {
@@ -264,40 +283,12 @@ impl<F: PyReal> Model<F> for Written {
         self.callables.data_terms
     }
 
-    fn log_density(&self) -> Option<&dyn LogDensity<F>> {
-        self.callables.log_density.as_ref().map(|_| self as _)
-    }
-
-    fn theta_hessian(&self) -> Option<&dyn ThetaHessian<F>> {
-        self.callables.hessian.as_ref().map(|_| self as _)
-    }
-
     fn m_step(&self) -> Option<&dyn MStep<F>> {
         self.callables.m_step.as_ref().map(|_| self as _)
     }
 
     fn prior(&self) -> Option<&dyn Prior<F>> {
         self.callables.prior.as_ref().map(|_| self as _)
-    }
-}
-
-impl<F: PyReal> LogDensity<F> for Written {
-    fn log_density(&self, at: At<'_, F>, out: &mut [f64], _scratch: &mut [F]) -> Result<(), ModelError> {
-        let n = self.particles(at.x.len());
-        self.cross(|py| {
-            let value = call(&py.callables.log_density, py.py, (py.vector(at.theta), py.rows(at.x)?))?;
-            py.copy("log_density", &value, &[n], out)
-        })
-    }
-}
-
-impl<F: PyReal> ThetaHessian<F> for Written {
-    fn theta_hessian(&self, at: At<'_, F>, out: &mut [f64], _scratch: &mut [F]) -> Result<(), ModelError> {
-        let (n, d) = (self.particles(at.x.len()), self.callables.d_theta);
-        self.cross(|py| {
-            let value = call(&py.callables.hessian, py.py, py.arguments(at)?)?;
-            py.sum("hessian", &value, &[n, d, d], out)
-        })
     }
 }
 

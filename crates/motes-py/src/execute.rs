@@ -81,7 +81,7 @@ pub fn execute<F: PyReal>(
     };
     let seconds = before + spent.as_secs_f64();
     let summary = summary_of(kind, config, settings, model, &state, seconds);
-    let judged = state.k > 0 && settings.averages_clouds() && model.log_density().is_some();
+    let judged = state.k > 0 && settings.averages_clouds() && model.gives().log_density;
     if judged && summary.diagnostics.shadow_acceptance.is_none() {
         notes.push(
             "log_density is NaN at the end, so nothing is known of the step size; see motes.check_model"

@@ -196,6 +196,7 @@ impl Kind {
         match self {
             Kind::Builtin { .. } => models::defaults(self.name()),
             Kind::Written(callables) => Defaults {
+                variational_adam: false,
                 particles: 100,
                 steps: 400,
                 step_size: callables.default_step_size,

@@ -1,7 +1,7 @@
 //! Are a model's derivatives right? Finite differences tell, piece by piece, where and by how much they are not.
 
 use crate::noise::{Noise, Purpose};
-use crate::{At, Error, Model, ModelError};
+use crate::{At, Error, Model, ModelError, Want};
 
 /// Larger relative errors than this are reported as wrong; central differences of right gradients stay far below.
 const TOLERANCE: f64 = 1e-5;
@@ -47,22 +47,35 @@ struct Probe<'m> {
 }
 
 impl Probe<'_> {
-    fn at<'a>(theta: &'a [f64], x: &'a [f64]) -> At<'a, f64> {
-        At { theta, x, batch: None, parallel: true }
-    }
-
     fn gradients(&mut self, theta: &[f64], x: &[f64]) -> Result<(Vec<f64>, Vec<f64>), ModelError> {
         let (mut gt, mut gx) = (vec![f64::NAN; theta.len()], vec![f64::NAN; x.len()]);
-        self.model.gradients(Self::at(theta, x), &mut gt, &mut gx, &mut self.scratch)?;
+        self.ask(theta, x, |want| {
+            want.grad_theta = Some(&mut gt);
+            want.grad_x = Some(&mut gx);
+        })?;
         Ok((gt, gx))
     }
 
     /// l(theta, x), if the model gives it.
     fn log_density(&mut self, theta: &[f64], x: &[f64]) -> Result<Option<f64>, ModelError> {
-        let Some(density) = self.model.log_density() else { return Ok(None) };
+        if !self.model.gives().log_density {
+            return Ok(None);
+        }
         let mut out = [f64::NAN];
-        density.log_density(Self::at(theta, x), &mut out, &mut self.scratch)?;
+        self.ask(theta, x, |want| want.log_density = Some(&mut out))?;
         Ok(Some(out[0]))
+    }
+
+    /// Asks for what `choose` adds to the question.
+    fn ask<'a>(
+        &'a mut self,
+        theta: &[f64],
+        x: &[f64],
+        choose: impl FnOnce(&mut Want<'a, f64>),
+    ) -> Result<(), ModelError> {
+        let mut want = Want::nothing(&mut self.scratch);
+        choose(&mut want);
+        self.model.evaluate(At { theta, x, batch: None, parallel: true }, want)
     }
 }
 
@@ -89,13 +102,15 @@ pub fn check_model(model: &dyn Model<f64>, seed: u64) -> Result<Vec<Check>, Erro
 }
 
 fn check(model: &dyn Model<f64>, seed: u64) -> Result<Vec<Check>, ModelError> {
-    let (d_theta, d_x) = (model.d_theta(), model.d_x());
+    let (d_theta, d_x, gives) = (model.d_theta(), model.d_x(), model.gives());
     let mut probe = Probe { model, scratch: vec![0.0; model.scratch_len(2)] };
     let (mut grad_theta, mut grad_x) = (Check::new("theta-gradient"), Check::new("x-gradient"));
     let mut mixed = Check::new("mixed second derivatives");
     let mut hessian = Check::new("theta-Hessian");
     let mut m_step = Check::new("M-step");
+    let mut scores = Check::new("theta-gradients by particle");
     let mut blocks = Check::new("sums over a block of particles");
+    let mut parts = Check::new("what is asked for by itself");
     for point in 0..POINTS {
         let draw = |purpose_index: u64, len: usize| {
             let mut v = vec![0.0; len];
@@ -131,9 +146,9 @@ fn check(model: &dyn Model<f64>, seed: u64) -> Result<Vec<Check>, ModelError> {
                 }
             }
         }
-        if let Some(h) = model.theta_hessian() {
+        if gives.hessian {
             let mut matrix = vec![f64::NAN; d_theta * d_theta];
-            h.theta_hessian(Probe::at(&theta, &x), &mut matrix, &mut probe.scratch)?;
+            probe.ask(&theta, &x, |want| want.hessian = Some(&mut matrix))?;
             for i in some(d_theta) {
                 let (up, down, step) = difference(&mut theta, i, |t| Ok(probe.gradients(t, &x)?.0))?;
                 for j in some(d_theta) {
@@ -153,6 +168,40 @@ fn check(model: &dyn Model<f64>, seed: u64) -> Result<Vec<Check>, ModelError> {
         for (i, (given, expected)) in rows.iter().zip(gx.iter().chain(&other_gx)).enumerate() {
             blocks.compare(*given, *expected, norm(&gx), || format!("particle {}, x[{}]", i / d_x, i % d_x));
         }
+        // An answer must not depend on what else is asked for.
+        let (mut alone, mut rows_alone) = (vec![f64::NAN; d_theta], vec![f64::NAN; pair.len()]);
+        probe.ask(&theta, &pair, |want| want.grad_theta = Some(&mut alone))?;
+        probe.ask(&theta, &pair, |want| want.grad_x = Some(&mut rows_alone))?;
+        for i in 0..d_theta {
+            parts.compare(alone[i], sum[i], norm(&gt), || format!("the gradient in theta[{i}]"));
+        }
+        for (i, (alone, rows)) in rows_alone.iter().zip(&rows).enumerate() {
+            parts.compare(*alone, *rows, norm(&gx), || format!("the gradient in x[{}]", i % d_x));
+        }
+        if gives.log_density {
+            let (mut alone, mut together, mut grad) =
+                ([f64::NAN; 2], [f64::NAN; 2], vec![f64::NAN; pair.len()]);
+            probe.ask(&theta, &pair, |want| want.log_density = Some(&mut alone))?;
+            probe.ask(&theta, &pair, |want| {
+                want.log_density = Some(&mut together);
+                want.grad_x = Some(&mut grad);
+            })?;
+            for (i, (alone, together)) in alone.iter().zip(together).enumerate() {
+                parts.compare(*alone, together, 1.0, || format!("the log density of particle {i}"));
+            }
+            for (i, (together, rows)) in grad.iter().zip(&rows).enumerate() {
+                parts.compare(*together, *rows, norm(&gx), || format!("the gradient in x[{}]", i % d_x));
+            }
+        }
+        if gives.scores {
+            let mut given = vec![f64::NAN; 2 * d_theta];
+            probe.ask(&theta, &pair, |want| want.scores = Some(&mut given))?;
+            for (i, (given, expected)) in given.iter().zip(gt.iter().chain(&other_gt)).enumerate() {
+                scores.compare(*given, *expected, norm(&gt), || {
+                    format!("particle {}, theta[{}]", i / d_theta, i % d_theta)
+                });
+            }
+        }
         if let Some(m) = model.m_step() {
             let mut mean = vec![0.0; m.statistics_len()];
             m.statistics(&pair, &mut mean)?;
@@ -166,12 +215,13 @@ fn check(model: &dyn Model<f64>, seed: u64) -> Result<Vec<Check>, ModelError> {
         }
     }
     let mut checks = Vec::new();
-    match model.log_density() {
-        Some(_) => checks.extend([grad_theta, grad_x]),
-        None => checks.push(mixed),
+    match gives.log_density {
+        true => checks.extend([grad_theta, grad_x]),
+        false => checks.push(mixed),
     }
-    checks.extend(model.theta_hessian().map(|_| hessian));
+    checks.extend(gives.hessian.then_some(hessian));
+    checks.extend(gives.scores.then_some(scores));
     checks.extend(model.m_step().map(|_| m_step));
-    checks.push(blocks);
+    checks.extend([blocks, parts]);
     Ok(checks)
 }

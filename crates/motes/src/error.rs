@@ -36,6 +36,20 @@ pub enum Error {
         /// A step size worth trying.
         suggestion: f64,
     },
+    /// The iterates are where the model has no value.
+    #[error(
+        "the run diverged at step {step}: the model has no value there ({reason}) with h = {h}; try --step-size {suggestion} (earlier checkpoints are kept)"
+    )]
+    Rejected {
+        /// The step that could not be completed.
+        step: u64,
+        /// What the model said.
+        reason: String,
+        /// The step size in use.
+        h: f64,
+        /// A step size worth trying.
+        suggestion: f64,
+    },
     /// PQN's Hessian sum cannot be inverted as a maximiser needs it.
     #[error(
         "the run diverged at step {step}: the sum of theta-Hessians is {defect}, so PQN has no step; use --algorithm pgd or --algorithm pmgd"
@@ -79,7 +93,7 @@ pub enum Error {
 impl Error {
     /// Whether the iterates left every reasonable range.
     pub fn is_divergence(&self) -> bool {
-        matches!(self, Error::Diverged { .. } | Error::Hessian { .. })
+        matches!(self, Error::Diverged { .. } | Error::Rejected { .. } | Error::Hessian { .. })
     }
 
     pub(crate) fn write(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
@@ -112,13 +126,25 @@ impl Error {
 
 /// What a model says when it cannot be evaluated.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct ModelError(Box<dyn std::error::Error + Send + Sync>);
+pub enum ModelError {
+    /// The model has no value at this point, for the reason given: an accept-reject step rejects it, elsewhere the run has
+    /// diverged.
+    #[error("{0}")]
+    Reject(String),
+    /// The model itself is at fault, which ends the run.
+    #[error(transparent)]
+    Failed(Box<dyn std::error::Error + Send + Sync>),
+}
 
 impl ModelError {
-    /// Wraps a message or any other error.
+    /// A failure with a message, or with any other error as its cause.
     pub fn new(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        ModelError(error.into())
+        ModelError::Failed(error.into())
+    }
+
+    /// A point without a value.
+    pub fn reject(reason: impl Into<String>) -> Self {
+        ModelError::Reject(reason.into())
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod algorithms;
 mod averages;
+pub mod batches;
 pub mod blocks;
 mod check;
 pub mod checkpoint;
@@ -28,6 +29,7 @@ pub mod settings;
 #[doc(hidden)]
 pub mod simd;
 mod state;
+pub mod step;
 pub mod summary;
 mod ticker;
 pub mod vmath;
@@ -38,7 +40,7 @@ pub use check::{Check, check_model};
 pub use diagnostics::{BatchMeans, Diagnostics};
 pub use error::{Error, ModelError, did_you_mean};
 pub use kept::KeptClouds;
-pub use model::{At, Model};
+pub use model::{At, Gives, Model, Want};
 pub use observer::{Flow, Observer, StepInfo};
 pub use particles::Particles;
 pub use real::Real;

@@ -1,4 +1,4 @@
-//! What a model must give (gradients), and what it may give (capabilities that some algorithms need).
+//! What a model is asked (one question, [`Model::evaluate`]), and what else it may give.
 
 use crate::summary::Metrics;
 use crate::{Error, ModelError, Real};
@@ -17,10 +17,65 @@ pub struct At<'a, F> {
     pub parallel: bool,
 }
 
+/// What is asked for at a point. What is `None` is not computed; the rest is written, whatever it held before.
+pub struct Want<'a, F> {
+    /// l(theta, x^n), up to a constant that depends on neither, for each particle. Asked for only of models that
+    /// [give](Gives) it.
+    pub log_density: Option<&'a mut [f64]>,
+    /// The x-gradient of l, for each particle.
+    pub grad_x: Option<&'a mut [F]>,
+    /// The theta-gradient of l, summed over the particles.
+    pub grad_theta: Option<&'a mut [f64]>,
+    /// The theta-gradient of l for each particle. Asked for only of models that [give](Gives) it.
+    pub scores: Option<&'a mut [f64]>,
+    /// The theta-Hessian of l, D_theta x D_theta, summed over the particles. Asked for only of models that
+    /// [give](Gives) it.
+    pub hessian: Option<&'a mut [f64]>,
+    /// As many numbers as [`Model::scratch_len`] asks for, to work with.
+    pub scratch: &'a mut [F],
+}
+
+impl<'a, F> Want<'a, F> {
+    /// Nothing yet.
+    pub fn nothing(scratch: &'a mut [F]) -> Self {
+        Want { log_density: None, grad_x: None, grad_theta: None, scores: None, hessian: None, scratch }
+    }
+
+    /// Both gradients.
+    pub fn gradients(grad_theta: &'a mut [f64], grad_x: &'a mut [F], scratch: &'a mut [F]) -> Self {
+        Want { grad_theta: Some(grad_theta), grad_x: Some(grad_x), ..Want::nothing(scratch) }
+    }
+
+    /// Whether nothing is asked for.
+    pub fn is_empty(&self) -> bool {
+        self.log_density.is_none()
+            && self.grad_x.is_none()
+            && self.grad_theta.is_none()
+            && self.scores.is_none()
+            && self.hessian.is_none()
+    }
+}
+
+/// What [`Model::evaluate`] can give besides the two gradients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gives {
+    /// The log density itself: for accept-reject steps and verdicts.
+    pub log_density: bool,
+    /// Theta-gradients particle by particle: for standard errors.
+    pub scores: bool,
+    /// The theta-Hessian: for PQN.
+    pub hessian: bool,
+}
+
+impl Gives {
+    /// Everything there is.
+    pub const ALL: Gives = Gives { log_density: true, scores: true, hessian: true };
+}
+
 /// A latent variable model, given by its complete-data log density l(theta, x) = log p_theta(x, y).
 ///
-/// Slices in, results written into `&mut` slices. Calls must be pure: the same input gives the same bits.
-/// Only [`Model::gradients`] and the dimensions are required; the other methods are capabilities, and an
+/// One question, [`Model::evaluate`], with slices in and results written into `&mut` slices. Calls must be pure: the same
+/// input gives the same bits. Only that and the dimensions are required; the other methods are capabilities, and an
 /// algorithm that needs an absent one refuses before its first step.
 pub trait Model<F: Real>: Send + Sync {
     /// The name used in messages and files.
@@ -55,19 +110,21 @@ pub trait Model<F: Real>: Send + Sync {
         2.0 * self.d_x() as f64
     }
 
-    /// How many numbers of scratch space the calls below want for a block of `particles`.
+    /// How many numbers of scratch space [`Model::evaluate`] wants for a block of `particles`.
     fn scratch_len(&self, _particles: usize) -> usize {
         0
     }
 
-    /// Writes the sum over the block's particles of the theta-gradient of l, and each particle's x-gradient.
-    fn gradients(
-        &self,
-        at: At<'_, F>,
-        grad_theta: &mut [f64],
-        grad_x: &mut [F],
-        scratch: &mut [F],
-    ) -> Result<(), ModelError>;
+    /// Answers what is asked for at a block of particles, and computes nothing else.
+    fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError>;
+
+    /// What [`Model::evaluate`] can be asked for besides gradients.
+    fn gives(&self) -> Gives {
+        Gives::default()
+    }
+
+    /// Writes the theta that a run starts from unless it is told another; it comes filled with zeros.
+    fn start(&self, _seed: u64, _theta: &mut [f64]) {}
 
     /// The step size that `auto` never exceeds.
     fn default_step_size(&self) -> f64 {
@@ -79,23 +136,8 @@ pub trait Model<F: Real>: Send + Sync {
         None
     }
 
-    /// Whether mean-field inference moves its Gaussian by Adam rather than by plain gradient steps.
-    fn variational_adam(&self) -> bool {
-        false
-    }
-
     /// The number of terms in each component of the theta-gradient (the diagonal Lambda of eq. IW2gradalg2).
     fn theta_terms(&self) -> Option<&[f64]> {
-        None
-    }
-
-    /// l(theta, x) itself, for accept-reject steps.
-    fn log_density(&self) -> Option<&dyn LogDensity<F>> {
-        None
-    }
-
-    /// The theta-Hessian of l, for PQN.
-    fn theta_hessian(&self) -> Option<&dyn ThetaHessian<F>> {
         None
     }
 
@@ -109,7 +151,7 @@ pub trait Model<F: Real>: Send + Sync {
         None
     }
 
-    /// The prior of the latent variables, for `--init-particles prior`.
+    /// The prior of the latent variables, to start particles from.
     fn prior(&self) -> Option<&dyn Prior<F>> {
         None
     }
@@ -123,18 +165,6 @@ pub trait Model<F: Real>: Send + Sync {
     fn predictive(&self) -> Option<&dyn Predictive<F>> {
         None
     }
-}
-
-/// The complete-data log density.
-pub trait LogDensity<F: Real>: Sync {
-    /// Writes l(theta, x^n), up to a constant that depends on neither, for each particle of the block.
-    fn log_density(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError>;
-}
-
-/// The theta-Hessian of the complete-data log density.
-pub trait ThetaHessian<F: Real>: Sync {
-    /// Writes the D_theta x D_theta sum over the block's particles, row-major.
-    fn theta_hessian(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError>;
 }
 
 /// The closed M-step of a model whose likelihood depends on the cloud through mean statistics.

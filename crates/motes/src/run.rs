@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use crate::algorithms::Composition;
 use crate::model::Predictive;
-use crate::moves::{Moves, Stepper, Streams};
+use crate::moves::Moves;
 use crate::noise::{Noise, Purpose};
 use crate::record::RunDirectory;
 use crate::settings::{Algorithm, Settings};
+use crate::step::{Plan, Stepper, Streams};
 use crate::summary::Metrics;
 use crate::{Error, Flow, Model, Observer, Particles, Real, State, StepInfo};
 
@@ -39,15 +40,14 @@ pub fn start_unless<F: Real>(
     if let Some(warm) = settings.warm_start {
         let single = Settings { particles: 1, grow: Default::default(), ..settings.clone() };
         let composition = Composition::of_warm_start(settings);
-        let mut stepper = Stepper::new(
-            model,
-            composition,
-            settings.seed,
-            Streams::WarmStart,
-            u64::MAX,
-            settings.batch,
-            &[1],
-        );
+        let plan = Plan {
+            seed: settings.seed,
+            streams: Streams::WarmStart,
+            adjust_after: u64::MAX,
+            batch: settings.batch,
+            sizes: &[1],
+        };
+        let mut stepper = Stepper::new(model, composition, plan)?;
         let mut first = State::initial(model, &single);
         stepper.settle_theta(&mut first, settings.step_size)?;
         for _ in 0..warm.steps {
@@ -81,8 +81,14 @@ pub fn run<F: Real>(
 ) -> Result<(Ended, Duration), Error> {
     settings.validate(model)?;
     let composition = Composition::of(settings);
-    let (seed, after, batch) = (settings.seed, settings.adjust_after, settings.batch);
-    let mut stepper = Stepper::new(model, composition, seed, Streams::Run, after, batch, &sizes(settings));
+    let plan = Plan {
+        seed: settings.seed,
+        streams: Streams::Run,
+        adjust_after: settings.adjust_after,
+        batch: settings.batch,
+        sizes: &sizes(settings),
+    };
+    let mut stepper = Stepper::new(model, composition, plan)?;
     let mut metrics = TestMetrics::new(model, settings);
     let began = Instant::now();
     if state.k == 0 {
@@ -206,11 +212,12 @@ fn grow<F: Real>(
 
 /// Puts a step size into a divergence that is smaller than the one tried and safe as far as the model can tell.
 fn with_suggestion<F: Real>(error: Error, model: &dyn Model<F>, settings: &Settings) -> Error {
+    let safe = |h: f64| two_digits(settings.auto_step_size(model).min(h / 2.0));
     match error {
         Error::Diverged { step, what, norm, h, .. } => {
-            let safe = settings.auto_step_size(model).min(h / 2.0);
-            Error::Diverged { step, what, norm, h, suggestion: two_digits(safe) }
+            Error::Diverged { step, what, norm, h, suggestion: safe(h) }
         }
+        Error::Rejected { step, reason, h, .. } => Error::Rejected { step, reason, h, suggestion: safe(h) },
         other => other,
     }
 }

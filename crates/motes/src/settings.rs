@@ -35,6 +35,8 @@ pub struct Settings {
     pub adjust_after: u64,
     /// The theta-update that joint-mh proposes with.
     pub joint_update: JointUpdate,
+    /// Whether mean-field moves its Gaussian by Adam rather than by plain gradient steps.
+    pub variational_adam: bool,
     /// A single-particle run that comes first.
     pub warm_start: Option<WarmStart>,
     /// The initial value of every theta component.
@@ -65,6 +67,7 @@ impl Default for Settings {
             adjust: false,
             adjust_after: 0,
             joint_update: JointUpdate::Pgd,
+            variational_adam: false,
             warm_start: None,
             init_theta: 0.0,
             init_particles: InitParticles::Value(0.0),
@@ -259,13 +262,12 @@ impl Settings {
         let name = model.name();
         let newton = |algorithm: Algorithm| {
             require(
-                model.theta_hessian(),
+                model.gives().hessian.then_some(()),
                 name,
                 algorithm,
                 "the theta-Hessian",
                 "use --algorithm pgd, or pmgd, which can maximise numerically",
             )
-            .map(drop)
         };
         let warm = self.warm_start.and_then(|w| w.algorithm);
         if self.algorithm == A::Pqn || warm == Some(A::Pqn) {
@@ -281,7 +283,8 @@ impl Settings {
         if self.accepts() {
             let remedy = "leave the accept-reject step out: pgd, pqn, pmgd and soul run without --adjust";
             let piece = "the log density";
-            require(model.log_density(), name, "an accept-reject step", piece, remedy)?;
+            let given = model.gives().log_density.then_some(());
+            require(given, name, "an accept-reject step", piece, remedy)?;
         }
         if self.preconditioner == Preconditioner::Diagonal {
             let remedy = "use --preconditioner rmsprop or adam";
@@ -314,15 +317,14 @@ impl Settings {
         if let Some(c) = model.curvature().filter(|c| *c > 0.0) {
             h = h.min(0.5 / c);
         }
-        if self.plain_gradient()
-            && let Some(hessian) = model.theta_hessian()
-        {
+        if self.plain_gradient() && model.gives().hessian {
             let x = vec![F::of(0.0); model.d_x()];
             let theta = vec![self.init_theta; model.d_theta()];
             let mut matrix = vec![0.0; theta.len() * theta.len()];
             let mut scratch = vec![F::of(0.0); model.scratch_len(1)];
             let at = crate::At { theta: &theta, x: &x, batch: None, parallel: true };
-            if hessian.theta_hessian(at, &mut matrix, &mut scratch).is_ok() {
+            let want = crate::Want { hessian: Some(&mut matrix), ..crate::Want::nothing(&mut scratch) };
+            if model.evaluate(at, want).is_ok() {
                 let largest = crate::rules::row_sum_norm(&matrix, theta.len());
                 if largest > 0.0 && largest.is_finite() {
                     h = h.min(1.0 / largest);

@@ -115,7 +115,7 @@ impl<F: Real> State<F> {
         if settings.algorithm == Algorithm::MeanField {
             variational.resize(d_x, start);
             variational.resize(2 * d_x, 1.0);
-            if model.variational_adam() {
+            if settings.variational_adam {
                 variational.resize(6 * d_x, 0.0);
             }
         }

@@ -7,7 +7,7 @@ use motes::Real;
 use motes::blocks::{for_each, for_each2};
 
 use super::design::{Design, Layout, Tiles};
-use super::lanes::{Sums, deltas, dot, exp, lanes, prior, sigmoid, tanh};
+use super::lanes::{Sums, deltas, dot, exp, lanes, prior, sigmoid, squares, tanh};
 use super::turn::{Factors, Rows};
 
 /// Hidden rows of a gradient are written in at most so many groups.
@@ -21,6 +21,14 @@ pub(super) struct Pass<'m, F> {
     pub design: &'m Design<F>,
     pub inputs: usize,
     pub classes: usize,
+}
+
+/// The data terms of a gradient.
+#[derive(Clone, Copy)]
+pub(super) struct Terms<'m> {
+    pub labels: &'m [u8],
+    /// A mini-batch of them.
+    pub batch: Option<&'m [u32]>,
 }
 
 /// The parts of the scratch space.
@@ -148,16 +156,17 @@ impl<F: Real> Pass<'_, F> {
         }
     }
 
-    /// The gradient of l, whose prior part has the given precisions; returns the sums of squares of w and v.
+    /// The gradient of l, whose prior part has the given precisions, and the log-likelihood where asked for; returns the
+    /// sums of squares of w and v.
     #[expect(clippy::too_many_arguments)]
     pub fn gradient(
         &self,
         x: &[F],
-        labels: &[u8],
-        batch: Option<&[u32]>,
+        Terms { labels, batch }: Terms<'_>,
         precision: [f64; 2],
         parallel: bool,
         grad: &mut [F],
+        log_likelihood: Option<&mut f64>,
         scratch: &mut [F],
     ) -> [f64; 2] {
         let mut space = self.space(scratch);
@@ -168,13 +177,26 @@ impl<F: Real> Pass<'_, F> {
         let shared = SharedSpace { v, constant, wt };
         // A lone worker takes all tiles at once: a chunk of W' then stays in the cache for all rows.
         let at_once = if parallel { len } else { tiles.len() };
-        all(for_each(parallel, (&mut *tiles, at_once), |i, memory| {
-            self.forward(i, batch, &shared, memory);
+        let back = |i: usize, memory: &mut [F]| {
             for (memory, tile) in memory.chunks_exact_mut(len).zip(i..) {
                 self.backward_to_deltas(tile, labels, batch, &shared, self.tile(memory));
             }
+        };
+        let both_ways = log_likelihood.is_none();
+        all(for_each(parallel, (&mut *tiles, at_once), |i, memory| {
+            self.forward(i, batch, &shared, memory);
+            if both_ways {
+                back(i, memory);
+            }
             Ok(())
         }));
+        if let Some(out) = log_likelihood {
+            *out = self.sum_of_logs(tiles, labels, batch); // the way back overwrites the logits
+            all(for_each(parallel, (&mut *tiles, at_once), |i, memory| {
+                back(i, memory);
+                Ok(())
+            }));
+        }
         sums.fill(F::default());
         for memory in tiles.chunks_exact_mut(len) {
             let tile = self.tile(memory);
@@ -251,11 +273,10 @@ impl<F: Real> Pass<'_, F> {
         parallel: bool,
         grad: &mut [F],
     ) -> [f64; 2] {
-        let Layout { hidden, panels, width, .. } = self.design.layout;
+        let Layout { hidden, width, .. } = self.design.layout;
         let (w, v) = x.split_at(hidden * self.inputs);
         let (grad_w, grad_out) = grad.split_at_mut(hidden * self.inputs);
-        // Groups of whole vectors, so that lanes are read together.
-        let group = lanes::<F>() * (panels * width / lanes::<F>()).div_ceil(GROUPS);
+        let group = self.group();
         let mut squares = [0.0; GROUPS];
         let rows = (grad_w, group * self.inputs);
         let factors = Factors { minus_precision: F::default() - F::of(precision[0]), scale };
@@ -292,14 +313,31 @@ impl<F: Real> Pass<'_, F> {
         parallel: bool,
         scratch: &mut [F],
     ) -> f64 {
-        let rows = self.rows(batch);
+        let tiles = self.all_logits(x, batch, parallel, scratch);
+        self.sum_of_logs(tiles, labels, batch)
+    }
+
+    /// The same from the logits in the tiles.
+    fn sum_of_logs(&self, tiles: &mut [F], labels: &[u8], batch: Option<&[u32]>) -> f64 {
         let mut sum = 0.0;
-        self.logits(x, batch, parallel, scratch, |place, logits| {
+        self.each_row(tiles, batch, |place, logits| {
             let which = batch.unwrap_or(&self.design.order)[place];
             let label = usize::from(labels[which as usize]);
             sum += log_softmax(logits.clone(), label);
         });
-        sum * (labels.len() as f64 / rows.len as f64)
+        sum * (labels.len() as f64 / self.rows(batch).len as f64)
+    }
+
+    /// The sums of squares of w and v, with the bits that [`Pass::gradient`] gives them.
+    pub fn squares(&self, x: &[F]) -> [f64; 2] {
+        let (w, v) = x.split_at(self.design.layout.hidden * self.inputs);
+        [w.chunks(self.group() * self.inputs).map(squares).sum(), squares(v)]
+    }
+
+    /// How many hidden rows of a gradient are written together: whole vectors, so that lanes are read together.
+    fn group(&self) -> usize {
+        let Layout { panels, width, .. } = self.design.layout;
+        lanes::<F>() * (panels * width / lanes::<F>()).div_ceil(GROUPS)
     }
 
     /// Calls `f(place, logits)` for each row in turn; the first logit is 0.
@@ -311,6 +349,18 @@ impl<F: Real> Pass<'_, F> {
         scratch: &mut [F],
         mut f: impl FnMut(usize, Logits<'_, F>),
     ) {
+        let tiles = self.all_logits(x, batch, parallel, scratch);
+        self.each_row(tiles, batch, &mut f);
+    }
+
+    /// The tiles with the logits of all rows.
+    fn all_logits<'s>(
+        &self,
+        x: &[F],
+        batch: Option<&[u32]>,
+        parallel: bool,
+        scratch: &'s mut [F],
+    ) -> &'s mut [F] {
         let mut space = self.space(scratch);
         self.pack(x, batch, parallel, &mut space);
         let (rows, len) = (self.rows(batch), self.tile_len());
@@ -322,7 +372,12 @@ impl<F: Real> Pass<'_, F> {
             self.forward(i, batch, &shared, memory);
             Ok(())
         }));
-        for (tile, memory) in tiles.chunks_exact_mut(len).enumerate() {
+        tiles
+    }
+
+    fn each_row(&self, tiles: &mut [F], batch: Option<&[u32]>, mut f: impl FnMut(usize, Logits<'_, F>)) {
+        let rows = self.rows(batch);
+        for (tile, memory) in tiles.chunks_exact_mut(self.tile_len()).enumerate() {
             let r = self.tile(memory).r;
             for (i, place) in rows.range(tile).enumerate() {
                 f(place, Logits { r, size: rows.size, i, classes: self.classes });

@@ -4,7 +4,7 @@ mod checkpoint;
 mod optimisers;
 mod settings;
 
-use motes::moves::Batches;
+use motes::batches::Batches;
 use motes::noise::{Noise, Purpose};
 
 pub use self::checkpoint::{About, Damage, load_weights, save_weights};

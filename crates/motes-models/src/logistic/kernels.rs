@@ -1,4 +1,4 @@
-//! The three sums over rows that everything needs, at the speed of the multiply-adds and sigmoids in them.
+//! The sums over rows that everything needs, at the speed of the multiply-adds and sigmoids in them.
 //!
 //! For one particle lanes run over rows. A tile of rows stays in the first-level cache while it is taken three times for every
 //! particle of the block: products t = g.x into a small buffer, the map of t, sums of the mapped t times g. Separate
@@ -24,12 +24,18 @@ pub(super) enum Sum {
     Product,
     /// w_i ln(1 + 2^{-t_i}), one sum in all.
     Loss,
+    /// What [`Sum::Gradient`] and then what [`Sum::Loss`] gives, with the same bits and one set of products.
+    Both,
 }
 
 impl Sum {
     /// How many sums there are for one particle.
     pub(super) fn width(self, columns: usize) -> usize {
-        if self == Sum::Loss { 1 } else { columns }
+        match self {
+            Sum::Gradient | Sum::Product => columns,
+            Sum::Loss => 1,
+            Sum::Both => columns + 1,
+        }
     }
 }
 
@@ -110,23 +116,34 @@ fn kernel<V: Vector>(sum: Sum, rows: View<'_, V::Real>, x: &[V::Real], out: &mut
 fn tile<V: Vector, const P: usize>(sum: Sum, g: &[V], w: &[V], x: [&[V::Real]; P], out: &mut [f64]) {
     let mut buffers = [const { [const { MaybeUninit::<V>::uninit() }; TILE] }; P];
     let mut t = products(g, x, buffers.each_mut().map(|buffer| &mut buffer[..w.len()]));
-    for (t, out) in t.iter_mut().zip(&mut *out) {
+    let columns = x[0].len();
+    let width = sum.width(columns);
+    for (t, out) in t.iter_mut().zip(out.chunks_exact_mut(width)) {
         match sum {
-            Sum::Gradient => {
-                for (t, w) in t.iter_mut().zip(w) {
-                    *t = t.share(*w);
-                }
-            }
+            Sum::Gradient => shares(t, w),
             Sum::Product => {
                 for (t, w) in t.iter_mut().zip(w) {
                     *t = t.mul(*w);
                 }
             }
-            Sum::Loss => *out += loss(t, w),
+            Sum::Loss => out[0] += loss(t, w),
+            Sum::Both => {
+                let mut copy = [V::splat(V::Real::of(0.0)); TILE];
+                copy[..t.len()].copy_from_slice(t);
+                out[columns] += loss(&mut copy[..t.len()], w);
+                shares(t, w);
+            }
         }
     }
     if sum != Sum::Loss {
-        add_columns(g, t.map(|t| &*t), out);
+        add_columns(g, t.map(|t| &*t), columns, width, out);
+    }
+}
+
+#[inline(always)]
+fn shares<V: Vector>(t: &mut [V], w: &[V]) {
+    for (t, w) in t.iter_mut().zip(w) {
+        *t = t.share(*w);
     }
 }
 
@@ -254,14 +271,19 @@ fn some_products<V: Vector, const P: usize, const R: usize>(
 
 /// Adds each column's sum of t times g to `out`, for some columns at a time: as many as registers can take.
 #[inline(always)]
-fn add_columns<V: Vector, const P: usize>(g: &[V], t: [&[V]; P], out: &mut [f64]) {
-    let columns = out.len() / P;
+fn add_columns<V: Vector, const P: usize>(
+    g: &[V],
+    t: [&[V]; P],
+    columns: usize,
+    width: usize,
+    out: &mut [f64],
+) {
     let groups = columns.div_ceil(NARROW / P);
     let mut from = 0;
     for group in 0..groups {
-        let width = columns / groups + usize::from(group < columns % groups);
-        with_constant!(width, C => add_some_columns::<V, P, C>(g, t, from, out));
-        from += width;
+        let some = columns / groups + usize::from(group < columns % groups);
+        with_constant!(some, C => add_some_columns::<V, P, C>(g, t, from, columns, width, out));
+        from += some;
     }
 }
 
@@ -270,9 +292,10 @@ fn add_some_columns<V: Vector, const P: usize, const C: usize>(
     g: &[V],
     t: [&[V]; P],
     from: usize,
+    columns: usize,
+    width: usize,
     out: &mut [f64],
 ) {
-    let columns = out.len() / P;
     let mut sums = [[V::splat(V::Real::of(0.0)); C]; P];
     let t = t.map(|t| &t[..t.len().min(g.len() / columns)]);
     for (i, g) in g.chunks_exact(columns).enumerate() {
@@ -283,7 +306,7 @@ fn add_some_columns<V: Vector, const P: usize, const C: usize>(
             }
         }
     }
-    for (out, sums) in out.chunks_exact_mut(columns).zip(sums) {
+    for (out, sums) in out.chunks_exact_mut(width).zip(sums) {
         for (out, sum) in out[from..].iter_mut().zip(sums) {
             *out += sum.sum().f64();
         }
@@ -334,7 +357,7 @@ mod tests {
                 let labels: Vec<u8> = (0..150).map(|i| u8::from(i % 3 == 0)).collect();
                 let rows = Rows::<V::Real>::new(&features, &labels, false);
                 let x: Vec<V::Real> = (0..5 * columns).map(|i| V::Real::of((i as f64).cos())).collect();
-                for sum in [Sum::Gradient, Sum::Product, Sum::Loss] {
+                for sum in [Sum::Gradient, Sum::Product, Sum::Loss, Sum::Both] {
                     let mut plain = vec![0.0; 5 * sum.width(columns)];
                     let mut chosen = plain.clone();
                     kernel::<V>(sum, rows.all(), &x, &mut plain);

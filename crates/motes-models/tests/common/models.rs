@@ -1,7 +1,7 @@
 //! Models derived from the toy model: with capabilities taken away, a false Hessian, or half the noise.
 
-use motes::model::{ExactEm, LogDensity, MStep, Prior, ThetaHessian};
-use motes::{At, Model, ModelError, Real};
+use motes::model::{ExactEm, MStep, Prior};
+use motes::{At, Model, ModelError, Real, Want};
 use motes_models::Hierarchical;
 
 /// The toy model without some of its capabilities.
@@ -46,14 +46,16 @@ impl<F: Real> Model<F> for Reduced<F> {
     fn nanoseconds_per_particle(&self) -> f64 {
         self.inner.nanoseconds_per_particle()
     }
-    fn gradients(
-        &self,
-        at: At<'_, F>,
-        grad_theta: &mut [f64],
-        grad_x: &mut [F],
-        scratch: &mut [F],
-    ) -> Result<(), ModelError> {
-        self.inner.gradients(at, grad_theta, grad_x, scratch)
+    fn evaluate(&self, at: At<'_, F>, mut want: Want<'_, F>) -> Result<(), ModelError> {
+        if let Gives::Hessian(value) = self.gives
+            && let Some(hessian) = want.hessian.take()
+        {
+            hessian[0] = value * (at.x.len() / self.d_x()) as f64;
+        }
+        self.inner.evaluate(at, want)
+    }
+    fn gives(&self) -> motes::Gives {
+        self.unless_gradients_only(Some(self.inner.gives())).unwrap_or_default()
     }
     fn default_step_size(&self) -> f64 {
         self.inner.default_step_size()
@@ -64,12 +66,6 @@ impl<F: Real> Model<F> for Reduced<F> {
     fn theta_terms(&self) -> Option<&[f64]> {
         self.unless_gradients_only(self.inner.theta_terms())
     }
-    fn log_density(&self) -> Option<&dyn LogDensity<F>> {
-        self.unless_gradients_only(Some(&self.inner))
-    }
-    fn theta_hessian(&self) -> Option<&dyn ThetaHessian<F>> {
-        self.unless_gradients_only(Some(self))
-    }
     fn m_step(&self) -> Option<&dyn MStep<F>> {
         let m_step: Option<&dyn MStep<F>> = self.unless_gradients_only(Some(&self.inner));
         m_step.filter(|_| self.gives != Gives::NoMStep)
@@ -79,16 +75,6 @@ impl<F: Real> Model<F> for Reduced<F> {
     }
     fn prior(&self) -> Option<&dyn Prior<F>> {
         self.unless_gradients_only(self.inner.prior())
-    }
-}
-
-impl<F: Real> ThetaHessian<F> for Reduced<F> {
-    fn theta_hessian(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError> {
-        if let Gives::Hessian(value) = self.gives {
-            out[0] = value * (at.x.len() / self.d_x()) as f64;
-            return Ok(());
-        }
-        ThetaHessian::theta_hessian(&self.inner, at, out, scratch)
     }
 }
 
@@ -119,38 +105,30 @@ impl<F: Real> Model<F> for Quiet<F> {
     fn scratch_len(&self, particles: usize) -> usize {
         particles * self.0.d_x()
     }
-    fn gradients(
-        &self,
-        at: At<'_, F>,
-        grad_theta: &mut [f64],
-        grad_x: &mut [F],
-        scratch: &mut [F],
-    ) -> Result<(), ModelError> {
-        let x = self.halve(at.x, scratch);
-        self.0.gradients(At { x, ..at }, grad_theta, grad_x, &mut [])?;
-        grad_x.iter_mut().for_each(|g| *g = *g + *g);
+    fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
+        let x = self.halve(at.x, want.scratch);
+        let Want { mut log_density, mut grad_x, grad_theta, scores, hessian, .. } = want;
+        let of_inner = Want {
+            log_density: log_density.as_deref_mut(),
+            grad_x: grad_x.as_deref_mut(),
+            grad_theta,
+            scores,
+            hessian, // depends on the number of particles alone
+            scratch: &mut [],
+        };
+        self.0.evaluate(At { x, ..at }, of_inner)?;
+        grad_x.into_iter().flatten().for_each(|g| *g = *g + *g);
+        log_density.into_iter().flatten().for_each(|l| *l *= 4.0);
         Ok(())
+    }
+    fn gives(&self) -> motes::Gives {
+        motes::Gives::ALL
     }
     fn theta_terms(&self) -> Option<&[f64]> {
         self.0.theta_terms()
     }
-    fn log_density(&self) -> Option<&dyn LogDensity<F>> {
-        Some(self)
-    }
-    fn theta_hessian(&self) -> Option<&dyn ThetaHessian<F>> {
-        Some(&self.0) // depends on the number of particles alone
-    }
     fn m_step(&self) -> Option<&dyn MStep<F>> {
         Model::m_step(&self.0).map(|_| self as &dyn MStep<F>)
-    }
-}
-
-impl<F: Real> LogDensity<F> for Quiet<F> {
-    fn log_density(&self, at: At<'_, F>, out: &mut [f64], scratch: &mut [F]) -> Result<(), ModelError> {
-        let x = self.halve(at.x, scratch);
-        LogDensity::log_density(&self.0.inner, At { x, ..at }, out, &mut [])?;
-        out.iter_mut().for_each(|l| *l *= 4.0);
-        Ok(())
     }
 }
 

@@ -1,9 +1,9 @@
 //! A shadow MALA step: what an accept-reject step would have said of the step size, without moving anything.
 
-use super::per_particle::{BlockStep, Trouble, propose};
-use super::{Blocks, Worker};
+use super::langevin::{BlockStep, Trouble, propose};
 use crate::noise::{Noise, Purpose};
-use crate::{At, Model, Real, State};
+use crate::step::{Blocks, Worker};
+use crate::{At, Model, Real, State, Want};
 
 /// The cloud's first particles are enough for a mean.
 const MOST: usize = 1000;
@@ -24,9 +24,9 @@ pub fn shadow_acceptance<F: Real>(
     seed: u64,
     h: f64,
 ) -> Option<Shadow> {
-    let (log_density, d) = (model.log_density()?, model.d_x());
+    let d = model.d_x();
     let n = state.cloud.n().min(MOST);
-    if n == 0 {
+    if n == 0 || !model.gives().log_density {
         return None;
     }
     let noise = Noise::new(seed, Purpose::Shadow);
@@ -35,11 +35,16 @@ pub fn shadow_acceptance<F: Real>(
     let mut shadow = Shadow { forth: 0.0, back: 0.0 };
     for (b, x) in state.cloud.as_slice()[..n * d].chunks(blocks.rows * d).enumerate() {
         let at = At { theta: &state.theta, x, batch: None, parallel: true };
-        let grad = &mut worker.grad[..x.len()];
-        model.gradients(at, &mut worker.grad_theta, grad, &mut worker.scratch).ok()?;
+        let Worker { grad, scratch, log_density, .. } = &mut worker;
+        let want = Want {
+            grad_x: Some(&mut grad[..x.len()]),
+            log_density: Some(&mut log_density[..x.len() / d]),
+            ..Want::nothing(scratch)
+        };
+        model.evaluate(at, want).ok()?;
         let first = b * blocks.rows;
         let here = BlockStep { theta: &state.theta, k: state.k, h, batch: None, first, parallel: true };
-        match propose(model, log_density, &noise, &here, x, &mut worker) {
+        match propose(model, &noise, &here, x, &mut worker) {
             Ok(()) => {
                 // NaN, as between two log densities of -inf, is never accepted.
                 let chance = |log_ratio: f64| if log_ratio.is_nan() { 0.0 } else { log_ratio.min(0.0).exp() };

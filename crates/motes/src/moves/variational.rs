@@ -1,21 +1,21 @@
 //! The move of mean-field variational inference: a product Gaussian takes a gradient step, its draws are the cloud.
 
-use super::per_particle::Trouble;
-use super::{Moves, Stepper, diverged, max_abs};
-use crate::algorithms::Order;
+use super::Moves;
+use super::langevin::Trouble;
 use crate::blocks::for_each2;
 use crate::noise::Noise;
 use crate::rules::precondition;
 use crate::settings::Preconditioner;
-use crate::{At, Error, Real, State};
+use crate::step::{Stepper, Worker, diverged, max_abs};
+use crate::{At, Error, Real, State, Want};
 
 /// Coordinates that one block of the column sums covers.
 const TILE: usize = 512;
 
 impl<F: Real> Stepper<'_, F> {
     /// Draws x^n = mu + sigma eps^n, then moves (mu, s) by the gradients of the free energy of App. blr, with
-    /// sigma^2 = softplus(s), and theta by its rule, all from (theta_k, mu_k, s_k).
-    pub(super) fn variational_step(&mut self, state: &mut State<F>, h: f64) -> Result<Moves, Error> {
+    /// sigma^2 = softplus(s), and collects what moves theta at the same draws, all from (theta_k, mu_k, s_k).
+    pub(crate) fn variational_step(&mut self, state: &mut State<F>, h: f64) -> Result<Moves, Error> {
         let (n, k, d) = (state.cloud.n(), state.k, self.kit.model.d_x());
         let kit = &self.kit;
         let blocks = kit.blocks;
@@ -29,11 +29,9 @@ impl<F: Real> Stepper<'_, F> {
         for_each2(blocks.parallel, (&mut *grads, blocks.rows * d), slots, |b, grad, slot| {
             let rows = blocks.range(b);
             let at = At { theta, x: &x[rows.start * d..rows.end * d], batch, parallel: blocks.count == 1 };
-            let worker = &mut *kit.workers.get();
-            kit.model.gradients(at, &mut worker.grad_theta, grad, &mut worker.scratch)?;
-            let sums = &mut slot[..kit.sums_len];
-            debug_assert_eq!(kit.order, Order::Together);
-            kit.rule.collect(kit.model, at, &worker.grad_theta, sums, &mut worker.scratch)
+            let Worker { scratch, .. } = &mut *kit.workers.get();
+            let want = Want { grad_x: Some(grad), ..Want::nothing(scratch) };
+            kit.ask(at, want, Some(&mut slot[..kit.sums_len]))
         })
         .map_err(|e| Trouble::Model(e).at(k, h))?;
 
@@ -57,7 +55,6 @@ impl<F: Real> Stepper<'_, F> {
         if norm.is_nan() || norm > F::LIMIT || gaussian[d..].iter().any(|s| softplus(*s) <= 0.0) {
             return Err(diverged(k, "|(mu, s)|", norm, h));
         }
-        self.update_theta(state, h)?;
         Ok(Moves::default())
     }
 }

@@ -9,7 +9,7 @@ pub(crate) use maximise::maximise;
 pub use precondition::{memory_len, precondition};
 
 use crate::settings::Preconditioner;
-use crate::{At, Error, Model, ModelError, Real};
+use crate::{Error, Model, Real};
 
 /// How theta moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,34 +34,6 @@ impl Rule {
             Rule::MStep => model.m_step().map_or(0, |m| m.statistics_len()),
             Rule::ExactEm => 0,
         }
-    }
-
-    /// Writes one block's share of the sums; `grad_theta` is the block's theta-gradient at the same point.
-    pub(crate) fn collect<F: Real>(
-        self,
-        model: &dyn Model<F>,
-        at: At<'_, F>,
-        grad_theta: &[f64],
-        sums: &mut [f64],
-        scratch: &mut [F],
-    ) -> Result<(), ModelError> {
-        let d = grad_theta.len();
-        match self {
-            Rule::Gradient(_) => sums.copy_from_slice(grad_theta),
-            Rule::Newton => {
-                sums[..d].copy_from_slice(grad_theta);
-                if let Some(hessian) = model.theta_hessian() {
-                    hessian.theta_hessian(at, &mut sums[d..], scratch)?;
-                }
-            }
-            Rule::MStep => {
-                if let Some(m) = model.m_step() {
-                    m.statistics(at.x, sums)?;
-                }
-            }
-            Rule::ExactEm => {}
-        }
-        Ok(())
     }
 
     /// Moves theta by the sums over all n particles. `memory` is the preconditioner's.

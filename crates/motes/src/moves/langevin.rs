@@ -1,15 +1,14 @@
 //! Moves that treat each particle by itself: the unadjusted Langevin kernel, and MALA.
 
-use super::{Kit, Moves, Stepper, Worker, diverged, max_abs};
-use crate::algorithms::Order;
+use super::Moves;
+use crate::algorithms::Collect;
 use crate::blocks::for_each2;
-use crate::model::LogDensity;
 use crate::noise::Noise;
-use crate::rules::Rule;
-use crate::{At, Error, Model, ModelError, Real, State};
+use crate::step::{Kit, Stepper, Worker, diverged, max_abs};
+use crate::{At, Error, Model, ModelError, Real, State, Want};
 
 /// What can go wrong inside a block.
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     Model(ModelError),
     /// A coordinate of this magnitude.
     OutOfRange(f64),
@@ -25,13 +24,16 @@ impl From<ModelError> for Trouble {
 
 impl Trouble {
     /// The trouble that some coordinate of x is in.
-    pub(super) fn out_of_range<F: Real>(x: &[F]) -> Self {
+    pub fn out_of_range<F: Real>(x: &[F]) -> Self {
         Trouble::OutOfRange(max_abs(x))
     }
 
     /// The error for the user.
-    pub(super) fn at(self, k: u64, h: f64) -> Error {
+    pub fn at(self, k: u64, h: f64) -> Error {
         match self {
+            Trouble::Model(ModelError::Reject(reason)) => {
+                Error::Rejected { step: k + 1, reason, h, suggestion: h / 2.0 }
+            }
             Trouble::Model(source) => Error::Model { step: k, source },
             Trouble::OutOfRange(norm) => diverged(k, "|x|", norm, h),
             Trouble::Density => diverged(k, "the log density", f64::NAN, h),
@@ -41,7 +43,7 @@ impl Trouble {
 
 impl<F: Real> Stepper<'_, F> {
     /// Moves every particle at theta_k and collects what moves theta, in one pass over the cloud.
-    pub(super) fn per_particle_step(
+    pub(crate) fn langevin_step(
         &mut self,
         state: &mut State<F>,
         h: f64,
@@ -55,7 +57,7 @@ impl<F: Real> Stepper<'_, F> {
         let moved = for_each2(
             blocks.parallel,
             (state.cloud.as_mut_slice(), blocks.rows * kit.model.d_x()),
-            (slots, kit.width),
+            (&mut *slots, kit.width),
             |b, x, slot| {
                 let here =
                     BlockStep { theta, k, h, batch, first: b * blocks.rows, parallel: blocks.count == 1 };
@@ -69,7 +71,6 @@ impl<F: Real> Stepper<'_, F> {
             let counts = slots.chunks_exact(kit.width).map(|slot| slot[kit.width - 1]);
             moves.accepted = counts.sum::<f64>() as u64;
         }
-        self.update_theta(state, h)?;
         Ok(moves)
     }
 }
@@ -99,49 +100,40 @@ impl<F: Real> Kit<'_, F> {
         x: &mut [F],
         slot: &mut [f64],
     ) -> Result<(), Trouble> {
-        let model = self.model;
-        let sums = self.sums_len;
+        let d = self.model.d_x();
+        let (sums, counts) = slot.split_at_mut(self.sums_len);
+        let collect = self.composition.collect();
         let worker = &mut *self.workers.get();
-        let grad = &mut worker.grad[..x.len()];
-        model.gradients(here.at(x), &mut worker.grad_theta, grad, &mut worker.scratch)?;
-        if self.order == Order::Together {
-            let scratch = &mut worker.scratch;
-            self.rule.collect(model, here.at(x), &worker.grad_theta, &mut slot[..sums], scratch)?;
+        let Worker { grad, scratch, log_density, .. } = worker;
+        let want = Want {
+            grad_x: Some(&mut grad[..x.len()]),
+            log_density: accept.then_some(&mut log_density[..x.len() / d]),
+            ..Want::nothing(scratch)
+        };
+        self.ask(here.at(x), want, (collect == Collect::Before).then_some(&mut *sums))?;
+        if accept {
+            let accepted = self.mala(here, x, worker)?;
+            counts[counts.len() - 1] = accepted as f64;
+        } else if !F::langevin(
+            &self.noise,
+            here.k,
+            (here.first * d) as u64,
+            x,
+            &worker.grad[..x.len()],
+            here.h,
+        ) {
+            return Err(Trouble::out_of_range(x));
         }
-        let draw = (here.first * model.d_x()) as u64;
-        match model.log_density().filter(|_| accept) {
-            Some(log_density) => {
-                let accepted = self.mala(here, log_density, x, worker)?;
-                slot[self.width - 1] = accepted as f64;
-            }
-            None => {
-                if !F::langevin(&self.noise, here.k, draw, x, grad, here.h) {
-                    return Err(Trouble::out_of_range(x));
-                }
-            }
-        }
-        if self.order == Order::ParticlesFirst && self.rule == Rule::MStep {
-            self.rule.collect(
-                model,
-                here.at(x),
-                &worker.grad_theta,
-                &mut slot[..sums],
-                &mut worker.scratch,
-            )?;
+        if collect == Collect::After {
+            self.ask(here.at(x), Want::nothing(&mut worker.scratch), Some(sums))?;
         }
         Ok(())
     }
 
     /// Proposes by the Langevin kernel and accepts each particle by itself, both densities at theta_k (App. biasdisc).
-    fn mala(
-        &self,
-        here: &BlockStep<'_>,
-        log_density: &dyn LogDensity<F>,
-        x: &mut [F],
-        worker: &mut Worker<F>,
-    ) -> Result<usize, Trouble> {
+    fn mala(&self, here: &BlockStep<'_>, x: &mut [F], worker: &mut Worker<F>) -> Result<usize, Trouble> {
         let d = self.model.d_x();
-        propose(self.model, log_density, &self.noise, here, x, worker)?;
+        propose(self.model, &self.noise, here, x, worker)?;
         let mut accepted = 0;
         for (i, (x, z)) in x.chunks_exact_mut(d).zip(worker.proposal.chunks_exact(d)).enumerate() {
             let uniform = self.accept.uniform(here.k, (here.first + i) as u64);
@@ -154,11 +146,10 @@ impl<F: Real> Kit<'_, F> {
     }
 }
 
-/// Writes MALA proposals for a block and the logarithms of their acceptance ratios into the worker,
-/// whose `grad` must hold the x-gradients at x.
+/// Writes MALA proposals for a block and the logarithms of their acceptance ratios into the worker, whose `grad` and
+/// `log_density` must hold what belongs to x. What the model rejects has a ratio of 0.
 pub(super) fn propose<F: Real>(
     model: &dyn Model<F>,
-    log_density: &dyn LogDensity<F>,
     noise: &Noise,
     here: &BlockStep<'_>,
     x: &[F],
@@ -166,22 +157,42 @@ pub(super) fn propose<F: Real>(
 ) -> Result<(), Trouble> {
     let d = model.d_x();
     let n = x.len() / d;
-    let Worker { grad_theta, grad, scratch, proposal, proposal_grad, log_density: at_x, log_ratio } = worker;
+    let Worker { grad, scratch, proposal, proposal_grad, log_density, log_ratio } = worker;
     let (z, z_grad) = (&mut proposal[..x.len()], &mut proposal_grad[..x.len()]);
+    let log_ratio = &mut log_ratio[..n];
     z.copy_from_slice(x);
     if !F::langevin(noise, here.k, (here.first * d) as u64, z, &grad[..x.len()], here.h) {
         return Err(Trouble::out_of_range(z));
     }
-    log_density.log_density(here.at(x), &mut at_x[..n], scratch)?;
-    log_density.log_density(here.at(z), &mut log_ratio[..n], scratch)?;
-    known(&at_x[..n])?;
-    known(&log_ratio[..n])?;
-    model.gradients(here.at(z), grad_theta, z_grad, scratch)?;
+    known(&log_density[..n])?;
+    let mut evaluate = |z: &[F], grad: &mut [F], log_density: &mut [f64]| {
+        let want =
+            Want { grad_x: Some(grad), log_density: Some(log_density), ..Want::nothing(&mut *scratch) };
+        model.evaluate(here.at(z), want)
+    };
+    match evaluate(z, z_grad, log_ratio) {
+        Err(ModelError::Reject(_)) => {
+            // Some particle is where the model cannot be evaluated: which one is seen one by one.
+            let rows = z.chunks_exact(d).zip(z_grad.chunks_exact_mut(d));
+            for ((z, grad), out) in rows.zip(log_ratio.chunks_exact_mut(1)) {
+                match evaluate(z, grad, out) {
+                    Err(ModelError::Reject(_)) => {
+                        grad.fill(F::of(0.0));
+                        out[0] = f64::NEG_INFINITY;
+                    }
+                    other => other?,
+                }
+            }
+        }
+        other => other?,
+    }
+    known(log_ratio)?;
     for i in 0..n {
         let row = i * d..(i + 1) * d;
         let (x, z) = (&x[row.clone()], &z[row.clone()]);
-        log_ratio[i] +=
-            log_kernel(z, x, &z_grad[row.clone()], here.h) - log_kernel(x, z, &grad[row], here.h) - at_x[i];
+        log_ratio[i] += log_kernel(z, x, &z_grad[row.clone()], here.h)
+            - log_kernel(x, z, &grad[row], here.h)
+            - log_density[i];
     }
     Ok(())
 }

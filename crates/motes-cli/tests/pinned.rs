@@ -1,0 +1,80 @@
+//! The numbers of a run are a promise: digests of what the real binary writes, for every algorithm and model.
+//!
+//! `MOTES_REPIN=1 cargo test -p motes-cli --test pinned` writes `pinned.txt` anew. That is right only where a change of the
+//! arithmetic is meant; it goes together with a higher `motes::checkpoint::ARITHMETIC` and a reason in the commit.
+
+mod common;
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use common::Place;
+use motes_models::data::sha256;
+
+/// The arrays of `posterior.npz` that count; others may be added beside them.
+const ARRAYS: [&str; 6] = ["particles", "mean", "var", "clouds", "clouds_k", "theta"];
+
+const CASES: &[&str] = &[
+    "hierarchical --dim 700 --particles 40 --algorithm pgd",
+    "hierarchical --dim 7 --particles 300 --algorithm pgd --preconditioner adam --step-decay 0.6,10",
+    "hierarchical --dim 700 --particles 40 --algorithm pqn --grow 4:55,9:80",
+    "hierarchical --dim 700 --particles 40 --algorithm pmgd --adjust --step-size 0.01",
+    "hierarchical --dim 700 --particles 40 --algorithm soul --preconditioner rmsprop",
+    "hierarchical --dim 700 --algorithm em",
+    "hierarchical --dim 700 --particles 40 --algorithm mean-field",
+    "hierarchical --dim 3 --particles 4 --algorithm marginal-mh --step-size 0.1",
+    "hierarchical --dim 3 --particles 4 --algorithm joint-mh --joint-update pqn --step-size 0.1",
+    "hierarchical --dim 700 --particles 40 --precision f32 --warm-start pmgd:1x7 --init-particles prior",
+    "logistic --algorithm pgd --particles 100 --metrics-every 4",
+    "logistic --algorithm pgd --adjust --particles 33 --intercept",
+    "logistic --algorithm pgd --batch 50 --particles 20 --precision f32",
+    "logistic --algorithm pqn --particles 60",
+    "logistic --algorithm pmgd --particles 10 --split-seed 3",
+    "logistic --algorithm soul --particles 10",
+    "logistic --algorithm mean-field --particles 10",
+    "logistic --algorithm marginal-mh --particles 3 --step-size 0.001",
+    "logistic --algorithm joint-mh --particles 3 --step-size 0.0001",
+    "bnn --algorithm pgd --particles 5 --subsample 200",
+    "bnn --algorithm pqn --particles 3 --subsample 200",
+    "bnn --algorithm pmgd --particles 3 --subsample 200 --products dense",
+    "bnn --algorithm soul --particles 3 --subsample 200",
+    "bnn --algorithm mean-field --particles 3 --subsample 200",
+];
+
+/// The first half of the digest of some arrays of an archive.
+fn arrays(path: &Path) -> String {
+    let mut archive = zip::ZipArchive::new(File::open(path).unwrap()).unwrap();
+    let mut bytes = Vec::new();
+    for name in ARRAYS {
+        if let Ok(mut array) = archive.by_name(&format!("{name}.npy")) {
+            array.read_to_end(&mut bytes).unwrap();
+        }
+    }
+    sha256(&bytes)[..32].to_string()
+}
+
+#[test]
+fn runs_give_the_pinned_bits() {
+    if motes::instruction_set() != "avx2+fma" {
+        eprintln!("skipped: there are no digests for {}", motes::instruction_set());
+        return;
+    }
+    let mut found = String::new();
+    for case in CASES {
+        let place = Place::in_memory();
+        place.bare(&format!("fit {case} --steps 16 --burn-in 5 --seed 6 --keep-clouds 3 --out r"));
+        let trace = sha256(&std::fs::read(place.path("r/trace.csv")).unwrap());
+        let _ = writeln!(found, "{} {} {case}", &trace[..32], arrays(&place.path("r/posterior.npz")));
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pinned.txt");
+    if std::env::var_os("MOTES_REPIN").is_some() {
+        std::fs::write(&file, &found).unwrap();
+    }
+    let pinned = std::fs::read_to_string(&file).unwrap();
+    for (found, pinned) in found.lines().zip(pinned.lines()) {
+        assert_eq!(found, pinned, "the numbers have changed");
+    }
+    assert_eq!(found.lines().count(), pinned.lines().count());
+}
