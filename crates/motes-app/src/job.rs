@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use motes::memory;
-use motes::settings::{Algorithm, Settings};
+use motes::settings::Settings;
 use motes::{Error, Model, Pool, Real};
 
 use crate::config::{Config, Defaults, Precision, StepSize};
@@ -132,7 +132,7 @@ pub fn resolve(
         );
     }
     config.data_sha256 = sha256.map(String::from);
-    let auto = !matches!(config.step_size, Some(StepSize::Value(_))) && settings.algorithm != Algorithm::Em;
+    let auto = !matches!(config.step_size, Some(StepSize::Value(_))) && settings.takes("step-size");
     if auto {
         settings.step_size = auto_step_size(&settings)?;
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use motes::record::RunDirectory;
-use motes::settings::{Algorithm, Settings};
+use motes::settings::Settings;
 use motes::{Ended, Error, Flow, Model, Observer, Real, State, StepInfo};
 
 use motes_app::config::Config;
@@ -24,7 +24,7 @@ const UNBOUNDED: u64 = 1 << 52;
 
 /// Runs several algorithms and compares them.
 pub fn compare(args: CompareArgs) -> Result<Ended, String> {
-    let names: Vec<String> = args.algorithms.iter().map(Algorithm::to_string).collect();
+    let names: Vec<String> = args.algorithms.iter().map(|a| a.to_string()).collect();
     if let Some(twice) = (1..names.len()).find(|i| names[..*i].contains(&names[*i])) {
         return Err(format!("--algorithms names {} twice; name each once", names[twice]));
     }
@@ -132,7 +132,7 @@ fn plans(args: &CompareArgs, budget: Option<Duration>) -> Result<Vec<Plan>, Stri
             flags.steps = Some(UNBOUNDED);
         }
         let mut config = job::gather(args.model.as_deref(), flags, file.clone())?;
-        config.leave_to(*algorithm);
+        config.leave_to(algorithm);
         let model = config.model.as_deref().unwrap_or_default();
         let settings = config.settings(&models::defaults(model));
         settings
@@ -144,7 +144,7 @@ fn plans(args: &CompareArgs, budget: Option<Duration>) -> Result<Vec<Plan>, Stri
     let mut filled = configs[0].clone();
     let source = Arc::new(Source::load(&mut filled)?);
     let filled = filled.added_since(&configs[0]);
-    let plan = |(config, algorithm): (Config, &Algorithm)| {
+    let plan = |(config, algorithm): (Config, &&'static motes::Algorithm)| {
         let plan = job::plan(config.or(filled.clone()), args.how.threads, Some(Arc::clone(&source)));
         plan.and_then(|plan| plan.check().map(|()| plan)).map_err(|problem| format!("{algorithm}: {problem}"))
     };

@@ -14,21 +14,13 @@ pub fn exception(error: Error) -> PyErr {
     let sentence = in_python(&error.to_string());
     match error {
         Error::Diverged { step, norm, h, suggestion, .. } => diverged(sentence, step, norm, h, suggestion),
+        Error::Rejected { step, h, suggestion, .. } => diverged(sentence, step, f64::NAN, h, suggestion),
         Error::Hessian { step, .. } => diverged(sentence, step, f64::NAN, f64::NAN, f64::NAN),
         Error::Io { .. } => PyOSError::new_err(sentence),
         _ => PyValueError::new_err(sentence),
     }
 }
 
-/// An error of a run, which keeps checkpoints only in a directory.
-pub fn exception_of_run(error: Error, has_directory: bool) -> PyErr {
-    match error {
-        Error::Diverged { step, norm, h, suggestion, .. } if !has_directory => {
-            diverged(without_checkpoints(&error), step, norm, h, suggestion)
-        }
-        other => exception(other),
-    }
-}
 
 /// The sentence of a divergence of which no checkpoints are kept.
 pub fn without_checkpoints(error: &impl std::fmt::Display) -> String {
@@ -49,6 +41,7 @@ pub fn diverged(sentence: String, step: u64, norm: f64, h: f64, suggestion: f64)
 /// Options of the command line as arguments of Python: `--step-size 0.1` becomes `step_size=0.1`.
 #[pyfunction]
 pub fn in_python(sentence: &str) -> String {
+    let sentence = motes::sentence::render(sentence, motes::sentence::Face::Python);
     // Python has no configs to fit from.
     let sentence = sentence
         .replace("start a new run without --config", "fit the model again")

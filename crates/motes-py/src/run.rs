@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::callables::{PyReal, Trouble};
-use crate::errors::{exception, exception_of_run, in_python, value_error};
+use crate::errors::{exception, in_python, value_error};
 use crate::execute::{Executed, Start, execute, read_file, summary_of, write_table};
 use crate::problem::{Kind, Problem, settings_from};
 use crate::watch::{Signals, Watch, attended, unless_interrupted};
@@ -397,7 +397,7 @@ where
             pool.install(|| execute(&kind, &mut config, &settings, &*model, start, &mut watch, how.report))
         });
     let Executed { state, trace, summary, seconds, ended, notes } =
-        raised(&trouble, outcome.map_err(|e| exception_of_run(e, path.is_some())))?;
+        raised(&trouble, outcome.map_err(|e| exception(e)))?;
     let precise = Precise::from(Done { model, settings, state, trace, summary, seconds });
     Ok(Run { kind, config, precise, path, ended, interrupted, trouble, notes })
 }

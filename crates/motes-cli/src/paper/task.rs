@@ -3,8 +3,9 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use motes::algorithms::MEAN_FIELD;
 use motes::noise::{Noise, Purpose};
-use motes::settings::{Algorithm, Settings};
+use motes::settings::Settings;
 use motes::{Ended, Error, Flow, Model, Observer, Real, StepInfo, Summary};
 use motes_models::data::{self, Classification, ImageTask, Images, Moments, TaskOptions, mnist, wisconsin};
 use motes_models::logistic::Options;
@@ -179,7 +180,7 @@ impl Task {
             outcome.test_error = metrics.map(|m| m.test_error);
             outcome.lppd = metrics.map(|m| m.lppd);
         }
-        let gaussian = (settings.algorithm == Algorithm::MeanField).then(|| {
+        let gaussian = (settings.algorithm == &MEAN_FIELD).then(|| {
             let (mean, variance) = motes::summary::posterior_moments(model, &state).expect("a Gaussian");
             (mean, variance)
         });
