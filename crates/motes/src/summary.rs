@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::algorithms::VARIATIONAL;
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::moves::{draw, softplus};
 use crate::noise::{Noise, Purpose};
@@ -111,8 +112,9 @@ impl Summary {
 
 /// Mean and variance of each latent coordinate: of the averaged clouds, of the variational Gaussian, or exact.
 pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Option<(Vec<f64>, Vec<f64>)> {
-    if !state.variational.is_empty() {
-        let (mu, s) = state.variational[..2 * model.d_x()].split_at(model.d_x());
+    let gaussian = state.remembered(VARIATIONAL);
+    if !gaussian.is_empty() {
+        let (mu, s) = gaussian.split_at(model.d_x());
         return Some((mu.to_vec(), s.iter().map(|s| softplus(*s)).collect()));
     }
     if state.cloud.n() > 0 {
@@ -128,7 +130,7 @@ pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Opt
 /// Predictive metrics on the test set: of all averaged clouds, or of draws from the variational Gaussian.
 fn metrics<F: Real>(model: &dyn Model<F>, settings: &Settings, state: &State<F>) -> Option<Metrics> {
     let predictive = model.predictive()?;
-    if !state.variational.is_empty() {
+    if !state.remembered(VARIATIONAL).is_empty() {
         // Where one cloud is enough to predict with, so are the draws that are kept.
         let draws = if predictive.final_cloud_only() { kept_draws(state) } else { VARIATIONAL_DRAWS };
         let mut memory = vec![0.0; predictive.state_len()];
@@ -160,7 +162,7 @@ pub(crate) fn variational_draws<F: Real>(
 ) {
     const CHUNK: usize = 100;
     let d = state.cloud.d();
-    let (mu, s) = state.variational[..2 * d].split_at(d);
+    let (mu, s) = state.remembered(VARIATIONAL).split_at(d);
     let noise = Noise::new(settings.seed, Purpose::Variational);
     let mut x = vec![F::of(0.0); CHUNK.min(count) * d];
     for (step, first) in (0..count).step_by(CHUNK).enumerate() {

@@ -45,7 +45,7 @@ impl Diagnostics {
         let acceptance = state.acceptance.rate();
         let judged = state.acceptance.worst_window.or(acceptance);
         let mut diagnostics = Diagnostics {
-            ess: (0..state.theta.len())
+            ess: (0..state.batches.width())
                 .map(|i| state.batches.ess(i).filter(|_| settings.has_cloud()))
                 .collect(),
             acceptance,
@@ -87,7 +87,7 @@ impl Diagnostics {
                 remedy(suggestion)
             ));
         } else if settings.has_cloud() {
-            let drift = (0..state.theta.len()).filter_map(|i| Some((i, state.batches.drift(i)?)));
+            let drift = (0..state.batches.width()).filter_map(|i| Some((i, state.batches.drift(i)?)));
             let worst = drift.max_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()));
             if let Some((i, drift)) = worst.filter(|(_, drift)| drift.abs() > DRIFT) {
                 let faster = match model.m_step().is_some() && !settings.theta_is_computed() {
