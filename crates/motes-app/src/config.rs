@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use motes::algorithms::{Algorithm, PGD};
 use motes::record::Recording;
 use motes::settings::{
-    Algorithm, Growth, InitParticles, JointUpdate, Preconditioner, Settings, StepDecay, WarmStart, unknown,
+    Growth, InitParticles, InitTheta, JointUpdate, Preconditioner, Settings, StepDecay, WarmStart, unknown,
 };
 use motes_models::Products;
 use serde::{Deserialize, Serialize};
@@ -132,7 +133,7 @@ config! {
         data_seed: u64,
         /// pgd, pqn, pmgd, soul, em, mean-field, marginal-mh or joint-mh [default: pgd]
         #[arg(long, value_name = "NAME", help_heading = "Algorithm")]
-        algorithm: Algorithm,
+        algorithm: &'static Algorithm,
         /// The number of particles N [default: by model]
         #[arg(long, value_name = "N", help_heading = "Algorithm")]
         particles: usize,
@@ -337,7 +338,7 @@ impl Config {
         if flags.algorithm.is_some() && flags.algorithm != self.algorithm {
             (self.preconditioner, self.adjust, self.adjust_after) = (None, None, None);
             (self.joint_update, self.init_theta) = (None, None);
-            if flags.algorithm == Some(Algorithm::Em) {
+            if flags.algorithm.is_some_and(|a| !a.takes("particles", &Settings::default())) {
                 (self.particles, self.step_size, self.step_decay) = (None, None, None);
                 (self.init_particles, self.grow, self.warm_start, self.batch) = (None, None, None, None);
             }
@@ -345,20 +346,16 @@ impl Config {
     }
 
     /// Leaves out what an algorithm has no use for, so that one set of choices serves several.
-    pub fn leave_to(&mut self, algorithm: Algorithm) {
-        use Algorithm::{Em, JointMh, MarginalMh, MeanField, Pgd, Pmgd, Soul};
-        let gradient = match algorithm {
-            Pgd | Soul | MeanField => true,
-            JointMh => self.joint_update != Some(JointUpdate::Pqn),
-            _ => false,
-        };
-        if !gradient {
+    pub fn leave_to(&mut self, algorithm: &'static Algorithm) {
+        let joint_update = self.joint_update.unwrap_or(JointUpdate::Pgd);
+        let named = Settings { algorithm, joint_update, ..Settings::default() };
+        if !named.takes("preconditioner") {
             self.preconditioner = None;
         }
-        if matches!(algorithm, Pmgd | MarginalMh) {
+        if !named.takes("init-theta") {
             self.init_theta = None;
         }
-        if algorithm == Em {
+        if !named.takes("particles") {
             (self.particles, self.step_size, self.step_decay) = (None, None, None);
             (self.init_particles, self.grow, self.warm_start) = (None, None, None);
         }
@@ -366,8 +363,12 @@ impl Config {
 
     /// The settings that the choices amount to; `h` resolves auto once the model is known.
     pub fn settings(&self, defaults: &Defaults) -> Result<Settings, Error> {
-        let algorithm = self.algorithm.unwrap_or(Algorithm::Pgd);
-        if algorithm == Algorithm::Em {
+        let algorithm = self.algorithm.unwrap_or(&PGD);
+        let joint_update = self.joint_update.unwrap_or(JointUpdate::Pgd);
+        let named = Settings { algorithm, joint_update, ..Settings::default() };
+        let takes = |setting: &str| named.takes(setting);
+        let accepts = named.accepts();
+        if !takes("particles") {
             let refused = [
                 ("--particles", self.particles.is_some()),
                 ("--step-size", self.step_size.is_some()),
@@ -396,19 +397,20 @@ impl Config {
             },
             step_decay: self.step_decay,
             grow: self.grow.clone().unwrap_or_default(),
-            preconditioner: self.preconditioner.unwrap_or(match algorithm {
-                Algorithm::Pgd | Algorithm::Soul | Algorithm::MeanField => defaults.preconditioner,
-                _ => Preconditioner::None,
+            preconditioner: self.preconditioner.unwrap_or(match takes("preconditioner") && !accepts {
+                true => defaults.preconditioner,
+                false => Preconditioner::None,
             }),
             adjust: self.adjust.unwrap_or(false),
             adjust_after: self.adjust_after.unwrap_or(burn_in / 2),
-            joint_update: self.joint_update.unwrap_or(JointUpdate::Pgd),
+            joint_update,
             variational_adam: defaults.variational_adam,
             warm_start: self.warm_start,
-            init_theta: self.init_theta.unwrap_or(0.0),
-            init_particles: self.init_particles.unwrap_or(match algorithm {
-                Algorithm::MeanField | Algorithm::Em => InitParticles::Value(0.0),
-                _ => defaults.init_particles,
+            theta_rate: None,
+            init_theta: self.init_theta.map_or(InitTheta::Model, InitTheta::Value),
+            init_particles: self.init_particles.unwrap_or(match takes("grow") {
+                true => defaults.init_particles,
+                false => InitParticles::Value(0.0),
             }),
             seed: self.seed.unwrap_or(0),
             batch: self.batch,
@@ -442,7 +444,9 @@ impl Config {
         full.precision = Some(precision);
         full.trace_every.get_or_insert(1);
         if !settings.theta_is_computed() {
-            full.init_theta = Some(settings.init_theta);
+            if let InitTheta::Value(value) = settings.init_theta {
+                full.init_theta = Some(value);
+            }
         }
         if cloud {
             full.particles = Some(settings.particles);
@@ -455,7 +459,7 @@ impl Config {
         if settings.accepts() {
             full.adjust_after = Some(settings.adjust_after);
         }
-        if settings.algorithm == Algorithm::JointMh {
+        if settings.takes("joint-update") {
             full.joint_update = Some(settings.joint_update);
         }
         full

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use motes::memory;
-use motes::settings::{Algorithm, Settings};
+use motes::settings::Settings;
 use motes::{Model, Pool, Real};
 
 use crate::Error;
@@ -148,8 +148,7 @@ impl Job {
             );
         }
         config.data_sha256 = sha256;
-        let auto =
-            !matches!(config.step_size, Some(StepSize::Value(_))) && settings.algorithm != Algorithm::Em;
+        let auto = !matches!(config.step_size, Some(StepSize::Value(_))) && settings.takes("step-size");
         if auto {
             // The curvature needs no precision of its own.
             settings.step_size = settings.auto_step_size(&*problem.double()?);

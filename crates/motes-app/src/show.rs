@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use motes::sentence::{Face, render};
 use motes::settings::Settings;
 use motes::summary::posterior_moments;
 use motes::{Model, Real, State, Summary};
@@ -70,7 +71,7 @@ pub fn summary<F: Real>(
     if let Some(a) = summary.diagnostics.acceptance {
         let _ = writeln!(out, "  accepted  {:.1} % of moves", 100.0 * a);
     }
-    let verdict = summary.diagnostics.advice.as_deref().unwrap_or("ok");
+    let verdict = render(summary.diagnostics.advice.as_deref().unwrap_or("ok"), Face::Shell);
     let _ = writeln!(out, "  verdict   {verdict}");
     let _ = writeln!(out, "  files     {}", path.display());
     out

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use motes::settings::Algorithm;
+use motes::Algorithm;
 
 use crate::frechet::FrechetArgs;
 use crate::generator::{FitModel, InpaintArgs, InterpolateArgs, ReconstructArgs, SynthesizeArgs};
@@ -170,7 +170,7 @@ pub struct CompareArgs {
     pub model: Option<String>,
     /// The algorithms, in the order in which they run
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', required = true)]
-    pub algorithms: Vec<Algorithm>,
+    pub algorithms: Vec<&'static Algorithm>,
     /// Run each for so many seconds instead of a number of steps; half of that is burn-in unless --burn-in says
     /// otherwise, and --trace-every is then chosen by the speed
     #[arg(long, value_name = "S", conflicts_with = "steps")]

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use motes::Ended;
-use motes::settings::Algorithm;
+use motes::{Algorithm, Ended};
 use motes_app::config::Config;
 use motes_app::job::{self, Job, Problem};
 use motes_app::models::Source;
@@ -19,7 +18,7 @@ use crate::progress::Interrupt;
 
 /// Runs several algorithms and compares them.
 pub fn compare(args: CompareArgs) -> Result<Ended, String> {
-    let names: Vec<String> = args.algorithms.iter().map(Algorithm::to_string).collect();
+    let names: Vec<String> = args.algorithms.iter().map(|a| a.to_string()).collect();
     if let Some(twice) = (1..names.len()).find(|i| names[..*i].contains(&names[*i])) {
         return Err(format!("--algorithms names {} twice; name each once", names[twice]));
     }
@@ -122,7 +121,7 @@ fn jobs(args: &CompareArgs, time: Option<Duration>) -> Result<Vec<Job>, Error> {
     for algorithm in &args.algorithms {
         let flags = Config { algorithm: Some(*algorithm), ..args.config.clone() };
         let mut config = job::gather(args.model.as_deref(), flags, file.clone())?;
-        config.leave_to(*algorithm);
+        config.leave_to(algorithm);
         job::before_data(&config, args.how.threads, time).map_err(|e| e.within(algorithm))?;
         configs.push(config);
     }
@@ -130,7 +129,7 @@ fn jobs(args: &CompareArgs, time: Option<Duration>) -> Result<Vec<Job>, Error> {
     let mut filled = configs[0].clone();
     let source = Arc::new(Source::load(&mut filled)?);
     let filled = filled.added_since(&configs[0]);
-    let job = |(config, algorithm): (Config, &Algorithm)| {
+    let job = |(config, algorithm): (Config, &&'static Algorithm)| {
         let job = Job::new(config.or(filled.clone()), Arc::clone(&source) as Arc<dyn Problem>, time);
         job.and_then(|job| job.check().map(|()| job)).map_err(|e| e.within(algorithm))
     };

@@ -3,11 +3,12 @@
 //!
 //! What it shares with the Python package (configs, models by name, runs, reports) is the crate `motes_app`.
 
-/// Prints a line on stderr; that nobody listens is no error.
+/// Prints a line on stderr, with settings as flags; that nobody listens is no error.
 macro_rules! say {
     ($($part:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($part)*);
+        let line = motes::sentence::render(&format!($($part)*), motes::sentence::Face::Shell);
+        let _ = writeln!(std::io::stderr(), "{line}");
     }};
 }
 

@@ -88,7 +88,7 @@ fn combinations_that_do_not_go_together() {
         ("--algorithm em --init-particles 1", &["em", "--init-particles", "leave it out"]),
         ("--algorithm em --grow 5:50", &["em", "--grow"]),
         ("--algorithm em --warm-start 1x5", &["em", "--warm-start"]),
-        ("--algorithm soul --adjust", &["--adjust", "soul", "pgd, pqn and pmgd"]),
+        ("--algorithm soul --adjust", &["--adjust", "soul", "pgd, ipla, pqn and pmgd"]),
         ("--algorithm marginal-mh --adjust", &["--adjust", "marginal-mh"]),
         ("--algorithm joint-mh --adjust", &["--adjust", "joint-mh"]),
         ("--algorithm pmgd --init-theta 1", &["pmgd", "--init-theta", "--init-particles"]),

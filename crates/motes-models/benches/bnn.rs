@@ -3,8 +3,9 @@
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use gemm::Parallelism;
+use motes::algorithms::{Algorithm, PGD, SOUL};
 use motes::noise::{Noise, Purpose};
-use motes::settings::{Algorithm, InitParticles, Preconditioner};
+use motes::settings::{InitParticles, Preconditioner};
 use motes::{At, Flow, Model, Pool, Settings, StepInfo, Want};
 use motes_models::data::{ImageTask, TaskOptions};
 use motes_models::{Bnn, Products};
@@ -102,16 +103,16 @@ fn multiply([m, n, k]: [usize; 3], out: &mut [f32], left: &[f32], (right, rs, cs
 /// Ten whole steps of a run on all cores.
 #[divan::bench(args = [(1, Products::Dense), (10, Products::Dense), (100, Products::Dense), (1, Products::Sparse), (10, Products::Sparse), (100, Products::Sparse)], sample_count = 20)]
 fn ten_pgd_steps(bencher: Bencher, (n, products): (usize, Products)) {
-    steps(bencher, Algorithm::Pgd, n, 10, products);
+    steps(bencher, &PGD, n, 10, products);
 }
 
 /// One step of SOUL with N = 100, which is a hundred gradients of one particle, on all cores.
 #[divan::bench(args = [Products::Dense, Products::Sparse], sample_count = 20)]
 fn one_soul_step(bencher: Bencher, products: Products) {
-    steps(bencher, Algorithm::Soul, 100, 1, products);
+    steps(bencher, &SOUL, 100, 1, products);
 }
 
-fn steps(bencher: Bencher, algorithm: Algorithm, n: usize, steps: u64, products: Products) {
+fn steps(bencher: Bencher, algorithm: &'static Algorithm, n: usize, steps: u64, products: Products) {
     let model = model(products);
     let pool = Pool::new(None).expect("threads");
     let settings = Settings {

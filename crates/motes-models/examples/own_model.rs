@@ -7,8 +7,9 @@
 //!
 //! Group g has an effect x_g ~ N(0, e^{2s}) and counts y_i ~ Poisson(e^{a + b z_i + x_g}); theta = (a, b, s).
 
+use motes::algorithms::PQN;
 use motes::model::Prior;
-use motes::settings::{Algorithm, InitParticles};
+use motes::settings::InitParticles;
 use motes::{At, Error, Gives, Model, ModelError, Pool, Settings, Want};
 use nalgebra::SVector;
 use num_dual::{DualNum, gradient, hessian};
@@ -216,7 +217,7 @@ fn fit(model: &Poisson) -> Result<(Vec<f64>, Vec<f64>), Error> {
         assert!(check.passed(), "{check:?}");
     }
     let settings = Settings {
-        algorithm: Algorithm::Pqn,
+        algorithm: &PQN,
         particles: 50,
         steps: 3000,
         burn_in: 1000,

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p motes-models --example picture` writes docs/images/toy.svg.
 
-use motes::settings::Algorithm;
+use motes::algorithms::{Algorithm, EM, PGD, PMGD, PQN, SOUL};
 use motes::{Flow, Pool, Settings, StepInfo, run, start};
 use motes_models::Hierarchical;
 use plotters::prelude::*;
@@ -11,12 +11,12 @@ const D: usize = 100;
 const STEPS: u64 = 150;
 
 /// Colours that colour-blind people tell apart (Okabe and Ito), each with a width of its own for print in grey.
-const RUNS: [(Algorithm, f64, RGBColor); 5] = [
-    (Algorithm::Pgd, 2.0 / (2.0 + D as f64), RGBColor(0, 114, 178)),
-    (Algorithm::Pqn, 0.1, RGBColor(230, 159, 0)),
-    (Algorithm::Pmgd, 0.1, RGBColor(0, 158, 115)),
-    (Algorithm::Soul, 0.01, RGBColor(204, 121, 167)),
-    (Algorithm::Em, 1.0, RGBColor(86, 86, 86)),
+const RUNS: [(&'static Algorithm, f64, RGBColor); 5] = [
+    (&PGD, 2.0 / (2.0 + D as f64), RGBColor(0, 114, 178)),
+    (&PQN, 0.1, RGBColor(230, 159, 0)),
+    (&PMGD, 0.1, RGBColor(0, 158, 115)),
+    (&SOUL, 0.01, RGBColor(204, 121, 167)),
+    (&EM, 1.0, RGBColor(86, 86, 86)),
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -41,13 +41,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         traces.push((algorithm, step_size, colour, trace));
     }
 
-    let settings = Settings {
-        algorithm: Algorithm::Pmgd,
-        steps: 2000,
-        burn_in: 500,
-        step_size: 0.02,
-        ..Settings::default()
-    };
+    let settings =
+        Settings { algorithm: &PMGD, steps: 2000, burn_in: 500, step_size: 0.02, ..Settings::default() };
     let state = pool.install(|| -> Result<_, motes::Error> {
         let mut state = start(&model, &settings)?;
         run(&model, &settings, &mut state, None, &mut [])?;
@@ -81,11 +76,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let style = colour.stroke_width([2, 3, 1, 2, 2][i]);
         chart
             .draw_series(LineSeries::new(trace, style))?
-            .label(if algorithm == Algorithm::Em {
-                "em (exact)".into()
-            } else {
-                format!("{algorithm}, h = {h:.2}")
-            })
+            .label(if algorithm == &EM { "em (exact)".into() } else { format!("{algorithm}, h = {h:.2}") })
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
     }
     chart

@@ -355,7 +355,7 @@ impl<F: Real> MStep<F> for Bnn<F> {
         for i in 0..2 {
             if mean[i] <= 0.0 {
                 return Err(ModelError::new(
-                    "all weights of a layer are zero, so the scale of their prior has no maximum; start the particles from the prior with --init-particles prior",
+                    "all weights of a layer are zero, so the scale of their prior has no maximum; start the particles from the prior with `init-particles=prior`",
                 ));
             }
             theta[i] = 0.5 * (mean[i] / self.terms[i]).ln();

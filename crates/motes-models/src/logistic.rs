@@ -63,7 +63,7 @@ impl<F: Real> Logistic<F> {
         let Options { prior_variance, intercept } = options;
         if !(prior_variance > 0.0 && prior_variance.is_finite()) {
             return Err(DataError::new(format!(
-                "--prior-variance {prior_variance} is not a positive number; choose one, 5 for example"
+                "`prior-variance={prior_variance}` is not a positive number; use for example 5"
             )));
         }
         let mut names = train.feature_names.clone();
@@ -85,7 +85,7 @@ impl<F: Real> Logistic<F> {
         let rows = Rows::new(&train.features, &train.labels, intercept);
         if let Some(column) = rows.first_not_finite() {
             return Err(DataError::new(format!(
-                "column '{}' holds numbers too large for {}; rescale it or use --precision f64",
+                "column '{}' holds numbers too large for {}; rescale it or use `precision=f64`",
                 names[column],
                 F::NAME
             )));

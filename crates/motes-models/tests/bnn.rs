@@ -3,8 +3,9 @@
 mod common;
 
 use common::on;
+use motes::algorithms::{Algorithm, PGD, PMGD, PQN, SOUL};
 use motes::noise::{Noise, Purpose};
-use motes::settings::{Algorithm, InitParticles, Preconditioner};
+use motes::settings::{InitParticles, Preconditioner};
 use motes::{At, Flow, Model, Settings, State, StepInfo, Want, check_model};
 use motes_models::data::{Classification, ImageTask, TaskOptions, classification, read_table, wisconsin};
 use motes_models::{Bnn, Labelled, Products};
@@ -215,15 +216,15 @@ fn all_products_agree() {
     }
 }
 
-fn settings(algorithm: Algorithm, particles: usize, steps: u64) -> Settings {
+fn settings(algorithm: &'static Algorithm, particles: usize, steps: u64) -> Settings {
     Settings {
         algorithm,
         particles,
         steps,
         burn_in: steps - 1,
         step_size: 0.1,
-        preconditioner: match algorithm {
-            Algorithm::Pgd | Algorithm::Soul => Preconditioner::Diagonal,
+        preconditioner: match algorithm.name {
+            "pgd" | "soul" => Preconditioner::Diagonal,
             _ => Preconditioner::None,
         },
         init_particles: InitParticles::Prior,
@@ -276,13 +277,8 @@ fn threads_change_no_bit_of_gradients() {
 #[test]
 fn threads_change_no_bit_of_runs() {
     let model = task_model::<f32>(Products::Auto);
-    for (algorithm, n, steps) in [
-        (Algorithm::Pgd, 1, 4),
-        (Algorithm::Pgd, 10, 4),
-        (Algorithm::Pqn, 10, 2),
-        (Algorithm::Pmgd, 10, 2),
-        (Algorithm::Soul, 10, 2),
-    ] {
+    for (algorithm, n, steps) in [(&PGD, 1, 4), (&PGD, 10, 4), (&PQN, 10, 2), (&PMGD, 10, 2), (&SOUL, 10, 2)]
+    {
         let shown = |threads: usize| {
             let mut seen = Vec::new();
             let mut observer = |info: &StepInfo<'_, f32>| {

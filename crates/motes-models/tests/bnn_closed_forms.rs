@@ -5,7 +5,8 @@ mod common;
 
 use common::on;
 use common::z_scores::{average, rms, z_score};
-use motes::settings::{Algorithm, InitParticles, Preconditioner};
+use motes::algorithms::{Algorithm, PGD, PMGD, PQN, SOUL};
+use motes::settings::{InitParticles, Preconditioner};
 use motes::{Model, Real, Settings};
 use motes_models::{Bnn, Labelled, Products};
 
@@ -15,7 +16,7 @@ const REPLICATES: u64 = 16;
 
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    algorithm: Algorithm,
+    algorithm: &'static Algorithm,
     adjust: bool,
     n: usize,
     h: f64,
@@ -57,17 +58,17 @@ impl Row {
         let noise = if defect == Defect::Noise { 0.9 } else { 1.0 };
         let slow = if defect == Defect::Theta { 0.9 } else { 1.0 };
         let (mut theta, mut r) = (self.theta, self.from.map_or((2.0 * self.theta).exp(), |x| x * x));
-        if self.algorithm == Algorithm::Pmgd {
+        if self.algorithm == &PMGD {
             theta = r.ln() / 2.0;
         }
         for _ in 0..self.steps {
             let s = (2.0 * theta).exp();
             let moved = |r: f64| (1.0 - h / s).powi(2) * r + 2.0 * h * noise;
-            match self.algorithm {
-                Algorithm::Pgd => (theta, r) = (theta + slow * h * (r / s - 1.0), moved(r)),
+            match self.algorithm.name {
+                "pgd" => (theta, r) = (theta + slow * h * (r / s - 1.0), moved(r)),
                 // Gradient D (r/s - 1), Hessian -2 D r/s.
-                Algorithm::Pqn => (theta, r) = (theta + slow * h * (1.0 - s / r) / 2.0, moved(r)),
-                Algorithm::Pmgd => {
+                "pqn" => (theta, r) = (theta + slow * h * (1.0 - s / r) / 2.0, moved(r)),
+                "pmgd" => {
                     r = moved(r);
                     theta = slow * r.ln() / 2.0;
                 }
@@ -93,13 +94,13 @@ impl Row {
             steps: self.steps,
             burn_in: self.steps - 1,
             step_size: self.h,
-            preconditioner: match self.algorithm {
-                Algorithm::Pgd | Algorithm::Soul => Preconditioner::Diagonal,
+            preconditioner: match self.algorithm.name {
+                "pgd" | "soul" => Preconditioner::Diagonal,
                 _ => Preconditioner::None,
             },
             adjust: self.adjust,
             adjust_after: 0,
-            init_theta: self.theta,
+            init_theta: self.theta.into(),
             init_particles: self.from.map_or(InitParticles::Prior, InitParticles::Value),
             keep_clouds: 0,
             seed,
@@ -107,8 +108,8 @@ impl Row {
         };
         let state = common::fit(model, &settings).expect("a run");
         let [inputs, hidden, _] = SHAPE;
-        let cloud: Vec<&[F]> = match self.algorithm {
-            Algorithm::Soul => vec![state.cloud.row(self.n - 1)],
+        let cloud: Vec<&[F]> = match self.algorithm.name {
+            "soul" => vec![state.cloud.row(self.n - 1)],
             _ => (0..self.n).map(|i| state.cloud.row(i)).collect(),
         };
         let square = |layer: usize| {
@@ -150,7 +151,6 @@ fn scores(measured: &[[Scale; 2]], expected: Scale) -> Vec<f64> {
 }
 
 fn table() -> Vec<Row> {
-    use Algorithm as A;
     let mut rows = Vec::new();
     for double in [false, true] {
         let row = |algorithm, n, h, steps, theta| Row {
@@ -164,17 +164,17 @@ fn table() -> Vec<Row> {
             double,
         };
         for (n, h, steps, theta) in [(20, 0.3, 25, 0.0), (5, 0.5, 30, 0.3)] {
-            rows.push(row(A::Pgd, n, h, steps, theta));
-            rows.push(row(A::Pqn, n, h, steps, theta));
-            rows.push(row(A::Pmgd, n, h, steps, 0.0));
+            rows.push(row(&PGD, n, h, steps, theta));
+            rows.push(row(&PQN, n, h, steps, theta));
+            rows.push(row(&PMGD, n, h, steps, 0.0));
         }
-        rows.push(row(A::Soul, 5, 0.5, 30, 0.3));
+        rows.push(row(&SOUL, 5, 0.5, 30, 0.3));
         // Where theta has a way to go, how it goes there shows.
-        for (algorithm, n, steps) in [(A::Pgd, 20, 5), (A::Pqn, 20, 5), (A::Soul, 5, 3)] {
+        for (algorithm, n, steps) in [(&PGD, 20, 5), (&PQN, 20, 5), (&SOUL, 5, 3)] {
             rows.push(Row { from: Some(3.0), ..row(algorithm, n, 0.1, steps, 0.2) });
         }
-        rows.push(Row { from: Some(3.0), ..row(A::Pmgd, 20, 0.1, 5, 0.0) });
-        for algorithm in [A::Pgd, A::Pqn, A::Pmgd] {
+        rows.push(Row { from: Some(3.0), ..row(&PMGD, 20, 0.1, 5, 0.0) });
+        for algorithm in [&PGD, &PQN, &PMGD] {
             rows.push(Row { adjust: true, ..row(algorithm, 20, 0.12, 60, 0.0) });
         }
     }

@@ -4,7 +4,8 @@ mod common;
 
 use common::on;
 use common::z_scores::{average, standard_error};
-use motes::settings::{Algorithm, InitParticles, Preconditioner};
+use motes::algorithms::{Algorithm, PGD, PMGD, PQN, SOUL};
+use motes::settings::{InitParticles, Preconditioner};
 use motes::{Model, Settings};
 use motes_models::data::{ImageTask, TaskOptions};
 use motes_models::{Bnn, Products};
@@ -24,7 +25,7 @@ struct Outcome {
 }
 
 /// 500 steps with h = 0.1 from the prior at theta = 0, on a thousand 4s and 9s with a split of their own.
-fn outcome(algorithm: Algorithm, n: usize, split_seed: u32) -> Outcome {
+fn outcome(algorithm: &'static Algorithm, n: usize, split_seed: u32) -> Outcome {
     let task = ImageTask::mnist(&TaskOptions { split_seed, ..TaskOptions::default() }).unwrap();
     let model = Bnn::<f32>::of_task(&task, 40, Products::Auto).unwrap();
     let settings = Settings {
@@ -33,8 +34,8 @@ fn outcome(algorithm: Algorithm, n: usize, split_seed: u32) -> Outcome {
         steps: 500,
         burn_in: 499, // only the last cloud counts
         step_size: H,
-        preconditioner: match algorithm {
-            Algorithm::Pgd | Algorithm::Soul => Preconditioner::Diagonal,
+        preconditioner: match algorithm.name {
+            "pgd" | "soul" => Preconditioner::Diagonal,
             _ => Preconditioner::None,
         },
         init_particles: InitParticles::Prior,
@@ -67,7 +68,7 @@ fn outcome(algorithm: Algorithm, n: usize, split_seed: u32) -> Outcome {
 }
 
 /// The same splits for all algorithms, so that differences are those of the algorithms.
-fn outcomes(algorithm: Algorithm, n: usize, splits: u32) -> Vec<Outcome> {
+fn outcomes(algorithm: &'static Algorithm, n: usize, splits: u32) -> Vec<Outcome> {
     // Two at a time: runs side by side do not wait for each other.
     let half =
         |first: u32| move || (first..splits).step_by(2).map(|seed| outcome(algorithm, n, seed)).collect();
@@ -82,19 +83,19 @@ fn of(outcomes: &[Outcome], what: impl Fn(&Outcome) -> f64) -> Vec<f64> {
 }
 
 /// Tab. 2: algorithm, N, and the error of the paper with its standard deviation, in per cent.
-const TABLE: [(Algorithm, usize, f64, f64); 12] = [
-    (Algorithm::Pgd, 1, 7.45, 2.03),
-    (Algorithm::Pqn, 1, 7.45, 1.60),
-    (Algorithm::Pmgd, 1, 7.24, 1.75),
-    (Algorithm::Soul, 1, 6.25, 1.54),
-    (Algorithm::Pgd, 10, 3.20, 1.12),
-    (Algorithm::Pqn, 10, 3.45, 1.04),
-    (Algorithm::Pmgd, 10, 3.75, 1.38),
-    (Algorithm::Soul, 10, 7.25, 1.38),
-    (Algorithm::Pgd, 100, 2.45, 0.99),
-    (Algorithm::Pqn, 100, 2.34, 0.81),
-    (Algorithm::Pmgd, 100, 2.45, 0.81),
-    (Algorithm::Soul, 100, 6.85, 1.42),
+const TABLE: [(&'static Algorithm, usize, f64, f64); 12] = [
+    (&PGD, 1, 7.45, 2.03),
+    (&PQN, 1, 7.45, 1.60),
+    (&PMGD, 1, 7.24, 1.75),
+    (&SOUL, 1, 6.25, 1.54),
+    (&PGD, 10, 3.20, 1.12),
+    (&PQN, 10, 3.45, 1.04),
+    (&PMGD, 10, 3.75, 1.38),
+    (&SOUL, 10, 7.25, 1.38),
+    (&PGD, 100, 2.45, 0.99),
+    (&PQN, 100, 2.34, 0.81),
+    (&PMGD, 100, 2.45, 0.81),
+    (&SOUL, 100, 6.85, 1.42),
 ];
 
 /// How many standard errors lie between two algorithms, on the same splits.
@@ -107,7 +108,7 @@ fn apart(a: &[Outcome], b: &[Outcome], what: impl Fn(&Outcome) -> f64) -> f64 {
 /// chain, is narrower than PGD's, and it predicts worse.
 fn figure_4(n: usize, splits: u32) {
     let run = |algorithm| outcomes(algorithm, n, splits);
-    let [pgd, pqn, pmgd, soul] = [Algorithm::Pgd, Algorithm::Pqn, Algorithm::Pmgd, Algorithm::Soul].map(run);
+    let [pgd, pqn, pmgd, soul] = [&PGD, &PQN, &PMGD, &SOUL].map(run);
     let alpha = |o: &Outcome| o.theta[0];
     let means = [&pgd, &pqn, &pmgd].map(|a| average(&of(a, alpha)));
     let widths = [&pgd, &soul].map(|a| average(&of(a, |o| o.width)));

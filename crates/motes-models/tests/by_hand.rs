@@ -2,8 +2,9 @@
 
 mod common;
 
+use motes::algorithms::{Algorithm, IPLA, JOINT_MH, PGD, PMGD, PQN, SOUL};
 use motes::noise::{Noise, Purpose};
-use motes::settings::{Algorithm, JointUpdate, Preconditioner};
+use motes::settings::{JointUpdate, Preconditioner};
 use motes::{Flow, Settings, StepInfo};
 use motes_models::Hierarchical;
 
@@ -85,9 +86,7 @@ impl Paper {
     fn next_theta(&self, s: &Settings, k: u64, theta: f64, cloud: &Cloud, memory: &mut [f64; 2]) -> f64 {
         let (n, d) = (cloud.len() as f64, self.y.len() as f64);
         let sum = self.grad_theta(theta, cloud);
-        if s.algorithm == Algorithm::Pqn
-            || s.algorithm == Algorithm::JointMh && s.joint_update == JointUpdate::Pqn
-        {
+        if s.algorithm == &PQN || s.algorithm == &JOINT_MH && s.joint_update == JointUpdate::Pqn {
             return theta - self.h / (-n * d) * sum;
         }
         let g = sum / n;
@@ -117,17 +116,22 @@ impl Paper {
     fn step(&self, s: &Settings, k: u64, at: &mut Position) -> bool {
         let Position { theta, cloud, memory, mu, spread } = at;
         let adjusting = k >= s.adjust_after;
-        match s.algorithm {
-            Algorithm::Pgd | Algorithm::Pqn => {
-                let next = self.next_theta(s, k, *theta, cloud, memory);
+        match s.algorithm.name {
+            "pgd" | "ipla" | "pqn" => {
+                let mut next = self.next_theta(s, k, *theta, cloud, memory);
+                if s.algorithm == &IPLA {
+                    let mut w = [0.0];
+                    Noise::new(self.seed, Purpose::Theta).normals_f64(k, 0, &mut w);
+                    next += (2.0 * self.h / cloud.len() as f64).sqrt() * w[0];
+                }
                 *cloud = self.moved(k, *theta, cloud, s.adjust && adjusting);
                 *theta = next;
             }
-            Algorithm::Pmgd => {
+            "pmgd" => {
                 *cloud = self.moved(k, *theta, cloud, s.adjust && adjusting);
                 *theta = self.theta_star(cloud);
             }
-            Algorithm::Soul => {
+            "soul" => {
                 let mut x = cloud[cloud.len() - 1].clone();
                 for (n, state) in cloud.iter_mut().enumerate() {
                     x = self.langevin(k, n, *theta, &x);
@@ -135,10 +139,10 @@ impl Paper {
                 }
                 *theta = self.next_theta(s, k, *theta, cloud, memory);
             }
-            Algorithm::MarginalMh | Algorithm::JointMh => {
+            "marginal-mh" | "joint-mh" => {
                 let z = self.moved(k, *theta, cloud, false);
-                let psi = match s.algorithm {
-                    Algorithm::MarginalMh => self.theta_star(&z),
+                let psi = match s.algorithm.name {
+                    "marginal-mh" => self.theta_star(&z),
                     _ => self.next_theta(s, k, *theta, cloud, memory),
                 };
                 let ratio = self.weight(psi, &z, cloud) - self.weight(*theta, cloud, &z);
@@ -147,7 +151,7 @@ impl Paper {
                 }
                 (*theta, *cloud) = (psi, z);
             }
-            Algorithm::MeanField => {
+            "mean-field" => {
                 let sigma: Vec<f64> = spread.iter().map(|s| (1.0 + s.exp()).ln().sqrt()).collect();
                 let mut eps = cloud.clone();
                 for (n, (x, eps)) in cloud.iter_mut().zip(&mut eps).enumerate() {
@@ -169,10 +173,11 @@ impl Paper {
                 }
                 *theta = next;
             }
-            Algorithm::Em => {
+            "em" => {
                 let y_mean = self.y.iter().sum::<f64>() / self.y.len() as f64;
                 *theta = 0.5 * (y_mean + *theta);
             }
+            other => panic!("{other} has no equations here"),
         }
         false
     }
@@ -185,22 +190,22 @@ fn every_algorithm_follows_the_papers_equations() {
     let base =
         Settings { particles: 6, steps: 150, burn_in: 0, seed: 21, adjust_after: 20, ..Settings::default() };
     let mut runs = Vec::new();
-    for word in Algorithm::WORDS {
-        let algorithm: Algorithm = word.parse().expect("a word on the list");
+    for word in Algorithm::names() {
+        let algorithm: &'static Algorithm = word.parse().expect("a word on the list");
         runs.push(Settings { algorithm, step_size: 0.25, ..base.clone() });
     }
     let joint_update = JointUpdate::Pqn;
-    runs.push(Settings { algorithm: Algorithm::JointMh, joint_update, step_size: 0.25, ..base.clone() });
-    for algorithm in [Algorithm::Pgd, Algorithm::Pqn, Algorithm::Pmgd] {
+    runs.push(Settings { algorithm: &JOINT_MH, joint_update, step_size: 0.25, ..base.clone() });
+    for algorithm in [&PGD, &PQN, &PMGD] {
         runs.push(Settings { algorithm, adjust: true, step_size: 0.35, ..base.clone() });
     }
     for word in Preconditioner::WORDS {
         let preconditioner: Preconditioner = word.parse().expect("a word on the list");
-        for algorithm in [Algorithm::Pgd, Algorithm::Soul] {
+        for algorithm in [&PGD, &SOUL] {
             runs.push(Settings { algorithm, preconditioner, step_size: 0.1, ..base.clone() });
         }
         if matches!(preconditioner, Preconditioner::None | Preconditioner::Diagonal) {
-            let algorithm = Algorithm::JointMh;
+            let algorithm = &JOINT_MH;
             runs.push(Settings { algorithm, preconditioner, step_size: 0.2, ..base.clone() });
         }
     }

@@ -10,8 +10,9 @@ use common::decoder_rows;
 use common::table::{Measured, Row, Verdict, replicates, table};
 use common::theory::{self, Matrix};
 use common::z_scores::{average, rms, standard_error, z_score};
+use motes::algorithms::{EM, PGD, PMGD, PQN, SOUL};
 use motes::noise::{Noise, Purpose};
-use motes::settings::{Algorithm, Growth, InitParticles, StepDecay, WarmStart};
+use motes::settings::{Growth, InitParticles, InitTheta, StepDecay, WarmStart};
 use motes::summary::posterior_moments;
 use motes::{Flow, Real, Settings, StepInfo};
 use motes_models::Hierarchical;
@@ -115,7 +116,7 @@ fn judge(row: &Row, number: usize) -> Verdict {
 fn judge_em<F: Real>(row: &Row) -> Verdict {
     let y = Hierarchical::<f64>::generate(row.d, 10.0, 7);
     let model = Hierarchical::<F>::new(&y);
-    let settings = Settings { algorithm: Algorithm::Em, steps: 60, burn_in: 59, ..Settings::default() };
+    let settings = Settings { algorithm: &EM, steps: 60, burn_in: 59, ..Settings::default() };
     let state = common::fit(&model, &settings).expect("a run");
     let (means, variances) = posterior_moments(&model, &state).expect("an exact posterior");
     let holds = |theta_star: f64| {
@@ -141,9 +142,9 @@ type Judged = (String, Box<dyn Fn() -> Verdict + Sync>);
 /// All rows of all models.
 fn rows() -> Vec<Judged> {
     let toy = table().into_iter().enumerate().map(|(i, row)| -> Judged {
-        let judge = move || match row.algorithm {
-            Algorithm::Em if row.double => judge_em::<f64>(&row),
-            Algorithm::Em => judge_em::<f32>(&row),
+        let judge = move || match row.algorithm.name {
+            "em" if row.double => judge_em::<f64>(&row),
+            "em" => judge_em::<f32>(&row),
             _ => judge(&row, i),
         };
         (row.to_string(), Box::new(judge))
@@ -187,7 +188,7 @@ fn every_row_of_the_table_holds_and_can_fail() {
 /// (theta_k, mean of the cloud) for k = 0..=steps, from every theta at `theta` and every coordinate at `x`.
 fn trajectory(settings: &Settings, d: usize, theta: f64, x: f64) -> Vec<[f64; 2]> {
     let model = Hierarchical::<f64>::new(&Hierarchical::<f64>::generate(d, 1.0, 3));
-    let init_theta = if settings.theta_is_computed() { 0.0 } else { theta };
+    let init_theta = if settings.theta_is_computed() { InitTheta::Model } else { theta.into() };
     let settings = Settings { init_theta, init_particles: InitParticles::Value(x), ..settings.clone() };
     let mut path = Vec::new();
     let mut observer = |info: &StepInfo<'_, f64>| {
@@ -214,15 +215,10 @@ fn contraction_rates_are_those_of_the_mean_field_limits() {
         let best = 2.0 / (2.0 + real_d);
         let mut cases = Vec::new();
         for h in [best, 0.75 / (2.0 + real_d), 0.1 / (2.0 + real_d), 2.05 / (2.0 + real_d)] {
-            cases.push((
-                Algorithm::Pgd,
-                h,
-                pair(h, 1.0 + real_d / 2.0, root / 2.0),
-                theory::pgd_matrix(real_d, h),
-            ));
+            cases.push((&PGD, h, pair(h, 1.0 + real_d / 2.0, root / 2.0), theory::pgd_matrix(real_d, h)));
         }
         for h in [2.0 / 3.0, 0.5, 0.1, 0.01] {
-            cases.push((Algorithm::Pqn, h, pair(h, 1.5, golden / 2.0), theory::pgd_matrix(1.0, h)));
+            cases.push((&PQN, h, pair(h, 1.5, golden / 2.0), theory::pgd_matrix(1.0, h)));
         }
         assert!((pair(best, 1.0 + real_d / 2.0, root / 2.0) - root / (real_d + 2.0)).abs() < 1e-15);
         assert!((pair(2.0 / 3.0, 1.5, golden / 2.0) - golden / 3.0).abs() < 1e-15);
@@ -254,7 +250,7 @@ fn contraction_rates_are_those_of_the_mean_field_limits() {
             assert!((theory::radius(&measured) - 1.01 * rho).abs() > 1e-3);
         }
         for h in [1.0f64, 0.5, 0.1, 1.9] {
-            let algorithm = Algorithm::Pmgd;
+            let algorithm = &PMGD;
             let steps = K as u64;
             let settings =
                 Settings { algorithm, particles: n, steps, burn_in: 0, step_size: h, ..Settings::default() };
@@ -273,10 +269,10 @@ fn contraction_rates_are_those_of_the_mean_field_limits() {
 fn the_error_of_em_halves_at_each_step() {
     let model = Hierarchical::<f64>::new(&Hierarchical::<f64>::generate(20, 1.0, 5));
     let settings = Settings {
-        algorithm: Algorithm::Em,
+        algorithm: &EM,
         steps: 50,
         burn_in: 0,
-        init_theta: model.theta_star() + 1024.0,
+        init_theta: (model.theta_star() + 1024.0).into(),
         ..Settings::default()
     };
     let mut path = Vec::new();
@@ -333,7 +329,7 @@ fn pooled_variances(settings: &Settings, d: usize) -> Vec<f64> {
 #[test]
 fn falling_steps_and_growing_clouds_drive_the_variance_to_the_posteriors() {
     let fixed = Settings {
-        algorithm: Algorithm::Pmgd,
+        algorithm: &PMGD,
         particles: 2,
         steps: 3000,
         burn_in: 1500,
@@ -378,7 +374,7 @@ fn grown_particles_are_copies_of_old_ones_chosen_at_random() {
 fn the_step_size_decays_as_documented() {
     let (n, d) = (50, 3);
     let settings = Settings {
-        algorithm: Algorithm::Pmgd,
+        algorithm: &PMGD,
         particles: n,
         steps: 6,
         burn_in: 1,
@@ -434,11 +430,7 @@ fn a_warm_start_hands_over_theta_and_copies_of_its_particle() {
     let (d, n, steps, h, seed) = (5, 4, 30, 0.1, 11);
     let y = Hierarchical::<f64>::generate(d, 10.0, 7);
     let model = Hierarchical::<f64>::new(&y);
-    for (own, named) in [
-        (Algorithm::Pgd, None),
-        (Algorithm::Soul, Some(Algorithm::Pgd)),
-        (Algorithm::Pqn, Some(Algorithm::Pgd)),
-    ] {
+    for (own, named) in [(&PGD, None), (&SOUL, Some(&PGD)), (&PQN, Some(&PGD))] {
         let settings = Settings {
             algorithm: own,
             particles: n,
@@ -481,7 +473,7 @@ fn a_warm_start_hands_over_theta_and_copies_of_its_particle() {
         assert_eq!(begun.averages.steps, 0);
         // The run's own noise would have led elsewhere.
         assert!((alone(Purpose::Particles).0 - theta).abs() > 1e-3);
-        if own == Algorithm::Pgd {
+        if own == &PGD {
             // ... and moves the particles apart in the first step: it is drawn from step 0 on.
             let mut w = vec![0.0; n * d];
             Noise::new(seed, Purpose::Particles).normals_f64(0, 0, &mut w);

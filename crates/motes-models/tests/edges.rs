@@ -3,9 +3,10 @@
 mod common;
 
 use common::models::{Gives, Reduced};
+use motes::algorithms::{MARGINAL_MH, PGD, PMGD, SOUL};
 use motes::checkpoint::{Header, decode, encode};
 use motes::noise::{Noise, Purpose};
-use motes::settings::{Algorithm, Growth, InitParticles, StepDecay, WarmStart};
+use motes::settings::{Growth, InitParticles, StepDecay, WarmStart};
 use motes::{Error, Flow, Model, Settings, State, StepInfo};
 use motes_models::Hierarchical;
 
@@ -14,10 +15,10 @@ use motes_models::Hierarchical;
 fn the_suggestion_after_a_diverging_warm_start_works() {
     let model = Hierarchical::<f64>::new(&Hierarchical::<f64>::generate(200, 1.0, 0));
     let settings = Settings {
-        algorithm: Algorithm::Pmgd,
+        algorithm: &PMGD,
         particles: 2,
         step_size: 0.1,
-        warm_start: Some(WarmStart { algorithm: Some(Algorithm::Pgd), steps: 5000 }),
+        warm_start: Some(WarmStart { algorithm: Some(&PGD), steps: 5000 }),
         ..Settings::default()
     };
     let error = common::on(1, || common::fit(&model, &settings).map(drop)).expect_err("a divergence");
@@ -71,7 +72,7 @@ fn a_growing_chain_goes_on_from_its_last_state() {
     let model = Hierarchical::<f64>::new(&y);
     let (seed, h) = (3, 0.05);
     let settings = Settings {
-        algorithm: Algorithm::Soul,
+        algorithm: &SOUL,
         particles: 50,
         steps: 2,
         burn_in: 0,
@@ -105,8 +106,7 @@ fn a_growing_chain_goes_on_from_its_last_state() {
 #[test]
 fn a_diverging_proposal_is_reported_with_its_norm() {
     let model = Hierarchical::<f32>::new(&Hierarchical::<f64>::generate(100, 1.0, 0));
-    let settings =
-        Settings { algorithm: Algorithm::MarginalMh, particles: 5, step_size: 1e15, ..Settings::default() };
+    let settings = Settings { algorithm: &MARGINAL_MH, particles: 5, step_size: 1e15, ..Settings::default() };
     let error = common::on(1, || common::fit(&model, &settings).map(drop)).expect_err("a divergence");
     assert!(matches!(error, Error::Diverged { norm, .. } if norm.is_finite()), "{error}");
 }

@@ -1,7 +1,7 @@
 //! The logistic model against finite differences, direct sums, dense algebra and its own bits.
 
+use motes::algorithms::{Algorithm, PGD, PMGD};
 use motes::noise::{Noise, Purpose};
-use motes::settings::Algorithm;
 use motes::summary::{Metrics, posterior_moments};
 use motes::{At, Model, Pool, Real, Settings, Want};
 use motes_models::Logistic;
@@ -437,7 +437,7 @@ fn refusals_end_with_a_remedy() {
 /// The paper's setting: N = 100, K = 400, h = 0.01 on the embedded data, split as scikit-learn does with seed 0.
 #[test]
 fn embedded_data_give_the_known_answers() {
-    fn fit<F: Real>(algorithm: Algorithm) -> (f64, Vec<f64>, Metrics) {
+    fn fit<F: Real>(algorithm: &'static Algorithm) -> (f64, Vec<f64>, Metrics) {
         let table = read_table(wisconsin::BYTES, wisconsin::NAME).unwrap();
         let mut data = classification(&table, None, &["id".into()]).unwrap();
         Moments::of(&data.features, &data.feature_names).unwrap().apply(&mut data.features);
@@ -462,9 +462,7 @@ fn embedded_data_give_the_known_answers() {
     }
     // From a long run of the definition in NumPy, h = 0.002.
     let known = [1.177, 0.151, 0.717, 0.932, 0.591, 1.640, 1.252, 1.057, 1.201];
-    for (theta, mean, metrics) in
-        [fit::<f64>(Algorithm::Pgd), fit::<f32>(Algorithm::Pgd), fit::<f64>(Algorithm::Pmgd)]
-    {
+    for (theta, mean, metrics) in [fit::<f64>(&PGD), fit::<f32>(&PGD), fit::<f64>(&PMGD)] {
         assert!((theta - 0.969).abs() < 0.02, "{theta}");
         for (mean, known) in mean.iter().zip(known) {
             assert!((mean - known).abs() < 0.25, "{mean} {known}");

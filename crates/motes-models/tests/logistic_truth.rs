@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 
 use common::truth::{self, Known, Problem, Truth};
 use common::z_scores::{average, standard_error};
-use motes::settings::{Algorithm, Growth, StepDecay};
+use motes::algorithms::{Algorithm, MEAN_FIELD, PGD, PMGD, PQN, SOUL};
+use motes::settings::{Growth, StepDecay};
 use motes::summary::posterior_moments;
 use motes::{Model, Settings, State};
 use motes_models::Logistic;
@@ -199,22 +200,28 @@ fn the_truth_is_known_well_enough() {
     assert!((truth.variances[0].value - (sums[2] / sums[0] - mean * mean)).abs() < 1e-6);
 }
 
-fn at(algorithm: Algorithm, adjust: bool, particles: usize, steps: u64, burn_in: u64, seed: u64) -> Settings {
+fn at(
+    algorithm: &'static Algorithm,
+    adjust: bool,
+    particles: usize,
+    steps: u64,
+    burn_in: u64,
+    seed: u64,
+) -> Settings {
     Settings { algorithm, adjust, particles, steps, burn_in, step_size: 0.01, seed, ..Settings::default() }
 }
 
 /// At h = 0.01 what is not adjusted is biased (erratum 15), and accept-reject takes the bias away.
 #[test]
 fn the_bias_of_finite_steps_is_there_and_adjusting_removes_it() {
-    use Algorithm as A;
     let case = &cases()[2];
-    for (i, algorithm) in [A::Pgd, A::Pqn, A::Pmgd, A::Soul].into_iter().enumerate() {
+    for (i, algorithm) in [&PGD, &PQN, &PMGD, &SOUL].into_iter().enumerate() {
         let settings = at(algorithm, false, 32, 500, 100, 1000 * i as u64);
         let plain = from_the_truth(case, &settings, 32);
         let plain_scores = scores(&algorithm.to_string(), case, &plain);
         assert!(plain_scores.pooled > 8.0 && !plain_scores.hold(), "{algorithm} shows no bias");
         assert_enough_particles(case, &plain);
-        if algorithm != A::Soul {
+        if algorithm != &SOUL {
             let settings = Settings { adjust: true, seed: settings.seed + 500, ..settings };
             let adjusted = from_the_truth(case, &settings, 32);
             assert!(scores(&format!("{algorithm} adjusted"), case, &adjusted).hold(), "{algorithm} adjusted");
@@ -225,12 +232,11 @@ fn the_bias_of_finite_steps_is_there_and_adjusting_removes_it() {
 
 #[test]
 fn the_embedded_data_have_the_bias_of_erratum_15() {
-    use Algorithm as A;
-    let runs = [(0, A::Pgd), (0, A::Pqn), (0, A::Pmgd), (0, A::Soul), (1, A::Pgd)];
+    let runs = [(0, &PGD), (0, &PQN), (0, &PMGD), (0, &SOUL), (1, &PGD)];
     for (i, (split, algorithm)) in runs.into_iter().enumerate() {
         let case = &cases()[split];
         // One chain, whose states are not independent, takes longer.
-        let steps = if algorithm == A::Soul { 1800 } else { 800 };
+        let steps = if algorithm == &SOUL { 1800 } else { 800 };
         let settings = at(algorithm, false, 64, steps, 200, 5000 + 1000 * i as u64);
         let plain = from_the_truth(case, &settings, 32);
         let plain_scores = scores(&algorithm.to_string(), case, &plain);
@@ -239,7 +245,7 @@ fn the_embedded_data_have_the_bias_of_erratum_15() {
         assert!((0.01..0.05).contains(&off), "{algorithm}: the variances are {off} off");
         assert!((-0.001..0.006).contains(&(average(&plain.theta) - case.truth.theta.value)));
         assert_enough_particles(case, &plain);
-        if algorithm == A::Pgd {
+        if algorithm == &PGD {
             let settings = Settings { adjust: true, ..settings };
             let adjusted = from_the_truth(case, &settings, 32);
             assert!(scores("pgd adjusted", case, &adjusted).hold());
@@ -274,7 +280,7 @@ fn falling_steps_and_growing_clouds_remove_the_bias() {
         m
     };
     let fixed = Settings {
-        algorithm: Algorithm::Pgd,
+        algorithm: &PGD,
         particles: 16,
         steps: 1600,
         burn_in: 800,
@@ -299,7 +305,7 @@ fn falling_steps_and_growing_clouds_remove_the_bias() {
 fn mean_field_finds_the_best_product_gaussian() {
     let case = &cases()[0];
     let settings = Settings {
-        algorithm: Algorithm::MeanField,
+        algorithm: &MEAN_FIELD,
         // The gradients' noise puts theta-bar off by about 0.8 h/N (measured: 0.0017 at N = 10, 0.0003 at N = 50, 0.00004 at
         // N = 400), and after 500 steps the start still does by 0.0009: both must be well below what is compared.
         particles: 200,
@@ -340,7 +346,6 @@ fn mean_field_finds_the_best_product_gaussian() {
 /// The paper's setting, whose test error is that of the exact posterior (erratum 9) and whose LPPD Tab. 3 lists.
 #[test]
 fn test_metrics_are_those_of_the_posterior_and_of_the_paper() {
-    use Algorithm as A;
     let case = &cases()[0];
     let test = case.test.as_ref().expect("test rows");
     let (error, lppd) = case.truth.metrics(test);
@@ -349,10 +354,10 @@ fn test_metrics_are_those_of_the_posterior_and_of_the_paper() {
     let predictive = Model::<f64>::predictive(&case.model).expect("test rows");
     // Tab. 3: mean and standard deviation for N = 10 and N = 100.
     let table = [
-        (A::Pgd, [(-9.40, 0.28), (-9.38, 0.08)]),
-        (A::Pqn, [(-9.41, 0.27), (-9.41, 0.09)]),
-        (A::Pmgd, [(-9.48, 0.27), (-9.39, 0.07)]),
-        (A::Soul, [(-9.41, 0.27), (-9.39, 0.09)]),
+        (&PGD, [(-9.40, 0.28), (-9.38, 0.08)]),
+        (&PQN, [(-9.41, 0.27), (-9.41, 0.09)]),
+        (&PMGD, [(-9.48, 0.27), (-9.39, 0.07)]),
+        (&SOUL, [(-9.41, 0.27), (-9.39, 0.09)]),
     ];
     for (i, (algorithm, entries)) in table.into_iter().enumerate() {
         for (n, (mean, deviation)) in [10, 100].into_iter().zip(entries) {
@@ -362,7 +367,7 @@ fn test_metrics_are_those_of_the_posterior_and_of_the_paper() {
                 let state = common::on(1, || common::fit(&case.model, &settings)).expect("a run");
                 let metrics = predictive.metrics(&state.predictive);
                 // A chain of 10 moves a step is a dozen independent draws in all: a point near 1/2 may change sides.
-                let few = algorithm == A::Soul && n == 10;
+                let few = algorithm == &SOUL && n == 10;
                 let off = (137.0 * metrics.test_error - 4.0).abs();
                 assert!(off < if few { 1.5 } else { 1e-9 }, "{algorithm} N={n} seed {seed}: {off}");
                 all.push(100.0 * metrics.lppd);

@@ -1,7 +1,7 @@
 //! Mean-field inference: its steps by hand, and its optimum on the toy model, where the posterior is a product Gaussian.
 
+use motes::algorithms::MEAN_FIELD;
 use motes::noise::{Noise, Purpose};
-use motes::settings::Algorithm;
 use motes::summary::posterior_moments;
 use motes::{Pool, Settings, State, run, start};
 use motes_models::Hierarchical;
@@ -19,7 +19,7 @@ fn fit(model: &Hierarchical<f64>, settings: &Settings) -> State<f64> {
 fn three_steps_by_hand() {
     let (y, h, n, d) = ([0.7, -1.2], 0.1, 3, 2);
     let settings = Settings {
-        algorithm: Algorithm::MeanField,
+        algorithm: &MEAN_FIELD,
         particles: n,
         steps: 3,
         burn_in: 0,
@@ -64,7 +64,7 @@ fn the_toy_posterior_is_found() {
     let y = Hierarchical::<f64>::generate(20, 3.0, 1);
     let model = Hierarchical::<f64>::new(&y);
     let settings = Settings {
-        algorithm: Algorithm::MeanField,
+        algorithm: &MEAN_FIELD,
         particles: 100,
         steps: 8000,
         burn_in: 4000,

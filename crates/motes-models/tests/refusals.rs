@@ -3,7 +3,8 @@
 mod common;
 
 use common::models::{Gives, Reduced};
-use motes::settings::{Algorithm, Growth, InitParticles, JointUpdate, Preconditioner, StepDecay, WarmStart};
+use motes::algorithms::{Algorithm, EM, JOINT_MH, MARGINAL_MH, PGD, PMGD, PQN, SOUL};
+use motes::settings::{Growth, InitParticles, JointUpdate, Preconditioner, StepDecay, WarmStart};
 use motes::{Error, Model, Real, Settings};
 use motes_models::Hierarchical;
 
@@ -39,25 +40,25 @@ fn a_model_with_gradients_only_is_told_what_is_missing_and_what_to_use() {
     let poor = Reduced::<f64>::new(&y, Gives::GradientsOnly);
     let of = |algorithm| Settings { algorithm, ..base() };
     let cases = [
-        (of(Algorithm::Pqn), "the theta-Hessian", "pgd"),
-        (of(Algorithm::Em), "exact E- and M-steps", "pmgd"),
-        (of(Algorithm::MarginalMh), "the log density", "pmgd"),
-        (of(Algorithm::JointMh), "the log density", "pgd"),
-        (Settings { joint_update: JointUpdate::Pqn, ..of(Algorithm::JointMh) }, "the theta-Hessian", "pgd"),
-        (Settings { adjust: true, ..of(Algorithm::Pgd) }, "the log density", "without --adjust"),
-        (Settings { adjust: true, ..of(Algorithm::Pmgd) }, "the log density", "without --adjust"),
+        (of(&PQN), "the theta-Hessian", "pgd"),
+        (of(&EM), "exact E- and M-steps", "pmgd"),
+        (of(&MARGINAL_MH), "the log density", "pmgd"),
+        (of(&JOINT_MH), "the log density", "pgd"),
+        (Settings { joint_update: JointUpdate::Pqn, ..of(&JOINT_MH) }, "the theta-Hessian", "pgd"),
+        (Settings { adjust: true, ..of(&PGD) }, "the log density", "without `adjust`"),
+        (Settings { adjust: true, ..of(&PMGD) }, "the log density", "without `adjust`"),
         (
             Settings { preconditioner: Preconditioner::Diagonal, ..base() },
             "the numbers of terms",
-            "--preconditioner rmsprop",
+            "`preconditioner=rmsprop`",
         ),
         (
             Settings { init_particles: InitParticles::Prior, ..base() },
             "a prior sampler",
-            "a number to --init-particles",
+            "a number to `init-particles`",
         ),
         (
-            Settings { warm_start: Some(WarmStart { algorithm: Some(Algorithm::Pqn), steps: 3 }), ..base() },
+            Settings { warm_start: Some(WarmStart { algorithm: Some(&PQN), steps: 3 }), ..base() },
             "the theta-Hessian",
             "pgd",
         ),
@@ -74,7 +75,7 @@ fn a_model_with_gradients_only_is_told_what_is_missing_and_what_to_use() {
         common::on(1, || common::fit(&Reduced::<f64>::new(&y, Gives::All), &settings)).expect("a run");
     }
     // What gradients are enough for.
-    let enough = [Algorithm::Pgd, Algorithm::Pmgd, Algorithm::Soul];
+    let enough = [&PGD, &PMGD, &SOUL];
     for algorithm in enough {
         common::on(1, || common::fit(&poor, &of(algorithm))).expect("gradients are enough");
     }
@@ -86,35 +87,32 @@ fn bad_settings_are_refused_with_the_value_and_a_remedy() {
     let of = |algorithm| Settings { algorithm, ..base() };
     let warm = |algorithm| Some(WarmStart { algorithm: Some(algorithm), steps: 3 });
     let cases = [
-        (Settings { particles: 0, ..base() }, "--particles 0"),
-        (Settings { steps: 0, burn_in: 0, ..base() }, "--steps 0"),
-        (Settings { burn_in: 10, ..base() }, "--burn-in 10"),
-        (Settings { burn_in: 11, ..base() }, "--burn-in 11"),
-        (Settings { step_size: 0.0, ..base() }, "--step-size 0"),
-        (Settings { step_size: -0.1, ..base() }, "--step-size -0.1"),
-        (Settings { step_size: f64::NAN, ..base() }, "--step-size NaN"),
-        (Settings { step_size: f64::INFINITY, ..base() }, "--step-size inf"),
-        (Settings { init_theta: f64::NAN, ..base() }, "--init-theta NaN"),
-        (Settings { init_theta: f64::INFINITY, ..base() }, "--init-theta inf"),
-        (Settings { grow: Growth(vec![(3, 2)]), ..base() }, "--grow 3:2"),
-        (Settings { grow: Growth(vec![(0, 9)]), ..base() }, "--grow 0:9"),
-        (Settings { adjust: true, ..of(Algorithm::Soul) }, "--adjust"),
-        (Settings { adjust: true, ..of(Algorithm::Em) }, "--adjust"),
-        (Settings { adjust: true, ..of(Algorithm::MarginalMh) }, "--adjust"),
-        (Settings { adjust: true, ..of(Algorithm::JointMh) }, "--adjust"),
-        (Settings { preconditioner: Preconditioner::Adam, ..of(Algorithm::Pqn) }, "--preconditioner"),
-        (Settings { preconditioner: Preconditioner::Adam, ..of(Algorithm::Pmgd) }, "--preconditioner"),
-        (Settings { preconditioner: Preconditioner::Diagonal, ..of(Algorithm::Em) }, "--preconditioner"),
-        (
-            Settings { preconditioner: Preconditioner::Adam, ..of(Algorithm::JointMh) },
-            "--preconditioner adam",
-        ),
-        (Settings { init_theta: 1.0, ..of(Algorithm::Pmgd) }, "--init-theta"),
-        (Settings { init_theta: 1.0, ..of(Algorithm::MarginalMh) }, "--init-theta"),
-        (Settings { grow: Growth(vec![(3, 9)]), ..of(Algorithm::Em) }, "--grow"),
-        (Settings { warm_start: warm(Algorithm::Pgd), ..of(Algorithm::Em) }, "--warm-start"),
-        (Settings { warm_start: warm(Algorithm::Em), ..base() }, "em"),
-        (Settings { warm_start: warm(Algorithm::JointMh), ..base() }, "joint-mh"),
+        (Settings { particles: 0, ..base() }, "`particles=0`"),
+        (Settings { steps: 0, burn_in: 0, ..base() }, "`steps=0`"),
+        (Settings { burn_in: 10, ..base() }, "`burn-in=10`"),
+        (Settings { burn_in: 11, ..base() }, "`burn-in=11`"),
+        (Settings { step_size: 0.0, ..base() }, "`step-size=0`"),
+        (Settings { step_size: -0.1, ..base() }, "`step-size=-0.1`"),
+        (Settings { step_size: f64::NAN, ..base() }, "`step-size=NaN`"),
+        (Settings { step_size: f64::INFINITY, ..base() }, "`step-size=inf`"),
+        (Settings { init_theta: (f64::NAN).into(), ..base() }, "`init-theta=NaN`"),
+        (Settings { init_theta: (f64::INFINITY).into(), ..base() }, "`init-theta=inf`"),
+        (Settings { grow: Growth(vec![(3, 2)]), ..base() }, "`grow=3:2`"),
+        (Settings { grow: Growth(vec![(0, 9)]), ..base() }, "`grow=0:9`"),
+        (Settings { adjust: true, ..of(&SOUL) }, "`adjust"),
+        (Settings { adjust: true, ..of(&EM) }, "`adjust"),
+        (Settings { adjust: true, ..of(&MARGINAL_MH) }, "`adjust"),
+        (Settings { adjust: true, ..of(&JOINT_MH) }, "`adjust"),
+        (Settings { preconditioner: Preconditioner::Adam, ..of(&PQN) }, "`preconditioner"),
+        (Settings { preconditioner: Preconditioner::Adam, ..of(&PMGD) }, "`preconditioner"),
+        (Settings { preconditioner: Preconditioner::Diagonal, ..of(&EM) }, "`preconditioner"),
+        (Settings { preconditioner: Preconditioner::Adam, ..of(&JOINT_MH) }, "`preconditioner=adam`"),
+        (Settings { init_theta: (1.0).into(), ..of(&PMGD) }, "`init-theta"),
+        (Settings { init_theta: (1.0).into(), ..of(&MARGINAL_MH) }, "`init-theta"),
+        (Settings { grow: Growth(vec![(3, 9)]), ..of(&EM) }, "`grow"),
+        (Settings { warm_start: warm(&PGD), ..of(&EM) }, "`warm-start"),
+        (Settings { warm_start: warm(&EM), ..base() }, "em"),
+        (Settings { warm_start: warm(&JOINT_MH), ..base() }, "joint-mh"),
     ];
     for (settings, what) in cases {
         let error = refusal(&model, &settings);
@@ -128,7 +126,7 @@ fn bad_settings_are_refused_with_the_value_and_a_remedy() {
 #[test]
 fn words_that_cannot_be_settings_are_refused() {
     let refused = [
-        "pgdd".parse::<Algorithm>().expect_err("an algorithm"),
+        "pgdd".parse::<&Algorithm>().expect_err("an algorithm"),
         "adm".parse::<Preconditioner>().expect_err("a preconditioner"),
         "x".parse::<JointUpdate>().expect_err("an update"),
         "-1,100".parse::<StepDecay>().expect_err("a power"),
@@ -160,14 +158,14 @@ fn divergence_names_a_step_size_that_works<F: Real>() {
         ..Settings::default()
     };
     let runs = [
-        of(Algorithm::Pgd),
-        Settings { step_size: 0.045, ..of(Algorithm::Pgd) },
-        of(Algorithm::Soul),
-        Settings { preconditioner: Preconditioner::Diagonal, step_size: 5.0, ..of(Algorithm::Pgd) },
-        Settings { step_size: 5.0, ..of(Algorithm::Pqn) },
-        Settings { step_size: 5.0, ..of(Algorithm::Pmgd) },
-        Settings { warm_start: Some(WarmStart { algorithm: None, steps: 1000 }), ..of(Algorithm::Pgd) },
-        Settings { step_decay: Some(StepDecay { power: 0.1, scale: 1e4 }), ..of(Algorithm::Pgd) },
+        of(&PGD),
+        Settings { step_size: 0.045, ..of(&PGD) },
+        of(&SOUL),
+        Settings { preconditioner: Preconditioner::Diagonal, step_size: 5.0, ..of(&PGD) },
+        Settings { step_size: 5.0, ..of(&PQN) },
+        Settings { step_size: 5.0, ..of(&PMGD) },
+        Settings { warm_start: Some(WarmStart { algorithm: None, steps: 1000 }), ..of(&PGD) },
+        Settings { step_decay: Some(StepDecay { power: 0.1, scale: 1e4 }), ..of(&PGD) },
     ];
     for settings in runs {
         let error = common::on(2, || common::fit(&model, &settings).map(drop)).expect_err("a divergence");
@@ -175,7 +173,7 @@ fn divergence_names_a_step_size_that_works<F: Real>() {
         let text = error.to_string();
         let Error::Diverged { step, norm, h, suggestion, .. } = error else { panic!("{text}") };
         assert!(step > 0 && step < 2000 && norm > F::LIMIT && h <= settings.step_size, "{text}");
-        for part in [format!("step {step}"), format!("{norm:.3e}"), format!("--step-size {suggestion}")] {
+        for part in [format!("step {step}"), format!("{norm:.3e}"), format!("`step-size={suggestion}`")] {
             assert!(text.contains(&part), "{text} does not name {part}");
         }
         assert!(suggestion > 0.0 && suggestion < h);
@@ -204,13 +202,11 @@ fn quasi_newton_refuses_a_hessian_that_is_not_negative() {
         (f64::NAN, "not finite"),
         (f64::NEG_INFINITY, "not finite"),
     ];
-    let joint = Settings { algorithm: Algorithm::JointMh, joint_update: JointUpdate::Pqn, ..base() };
-    let warm_start = Some(WarmStart { algorithm: Some(Algorithm::Pqn), steps: 3 });
-    for settings in [
-        Settings { algorithm: Algorithm::Pqn, ..base() },
-        joint,
-        Settings { algorithm: Algorithm::Pgd, warm_start, ..base() },
-    ] {
+    let joint = Settings { algorithm: &JOINT_MH, joint_update: JointUpdate::Pqn, ..base() };
+    let warm_start = Some(WarmStart { algorithm: Some(&PQN), steps: 3 });
+    for settings in
+        [Settings { algorithm: &PQN, ..base() }, joint, Settings { algorithm: &PGD, warm_start, ..base() }]
+    {
         for (value, defect) in cases {
             let model = Reduced::<f64>::new(&[1.0, 2.0], Gives::Hessian(value));
             let error = common::on(1, || common::fit(&model, &settings).map(drop)).expect_err("no step");

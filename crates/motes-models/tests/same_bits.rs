@@ -4,8 +4,8 @@ mod common;
 
 use common::catalogue::{Entry, catalogue};
 use common::models::Reduced;
+use motes::algorithms::EM;
 use motes::checkpoint::{Header, decode, encode};
-use motes::settings::Algorithm;
 use motes::{Flow, Model, Real, Settings, State, StepInfo};
 use motes_models::Hierarchical;
 use proptest::prelude::*;
@@ -65,7 +65,7 @@ fn threads_do_not_matter<F: Real>() {
         let (mut accepted, mut rejected) = (0, 0);
         for entry in &entries {
             let alone = shown::<F>(entry, &y, 1);
-            let has_sums = entry.settings.algorithm != Algorithm::Em && !entry.name.contains("numerical");
+            let has_sums = entry.settings.algorithm != &EM && !entry.name.contains("numerical");
             assert_eq!(alone.steps.len() as u64, entry.settings.steps + 1);
             assert!(alone.steps[1..].iter().all(|s| s.2.is_empty() != has_sums), "{}", entry.name);
             for threads in [2, 3, 5, 8] {
@@ -103,7 +103,7 @@ fn seeds_matter() {
             gives: entry.gives,
         };
         let same = shown::<f64>(&entry, &y, 1) == shown::<f64>(&other, &y, 1);
-        assert_eq!(same, entry.settings.algorithm == Algorithm::Em, "{}", entry.name);
+        assert_eq!(same, entry.settings.algorithm == &EM, "{}", entry.name);
     }
 }
 

@@ -15,6 +15,7 @@ pub fn exception(error: Error) -> PyErr {
     let sentence = in_python(&error.to_string());
     match error {
         Error::Diverged { step, norm, h, suggestion, .. } => diverged(sentence, step, norm, h, suggestion),
+        Error::Rejected { step, h, suggestion, .. } => diverged(sentence, step, f64::NAN, h, suggestion),
         Error::Hessian { step, .. } => diverged(sentence, step, f64::NAN, f64::NAN, f64::NAN),
         Error::Io { .. } => PyOSError::new_err(sentence),
         _ => PyValueError::new_err(sentence),
@@ -23,13 +24,8 @@ pub fn exception(error: Error) -> PyErr {
 
 /// An error of what the faces share.
 pub fn failure(error: motes_app::Error) -> PyErr {
-    failure_of_run(error, true)
-}
-
-/// The same for a run, which keeps checkpoints only in a directory.
-pub fn failure_of_run(error: motes_app::Error, has_directory: bool) -> PyErr {
     match error {
-        motes_app::Error::Run(error) => exception_of_run(error, has_directory),
+        motes_app::Error::Run(error) => exception(error),
         motes_app::Error::Training(TrainingError::Diverged { step, value, rate, .. }) => {
             let sentence = without_checkpoints(&error);
             diverged(sentence, step, value, rate.value, rate.smaller())
@@ -38,16 +34,6 @@ pub fn failure_of_run(error: motes_app::Error, has_directory: bool) -> PyErr {
             value_error(motes_app::Error::Setting { key: key.replace('-', "_"), problem })
         }
         other => value_error(other),
-    }
-}
-
-/// An error of a run, which keeps checkpoints only in a directory.
-fn exception_of_run(error: Error, has_directory: bool) -> PyErr {
-    match error {
-        Error::Diverged { step, norm, h, suggestion, .. } if !has_directory => {
-            diverged(without_checkpoints(&error), step, norm, h, suggestion)
-        }
-        other => exception(other),
     }
 }
 
@@ -70,6 +56,7 @@ fn diverged(sentence: String, step: u64, norm: f64, h: f64, suggestion: f64) -> 
 /// Options of the command line as arguments of Python: `--step-size 0.1` becomes `step_size=0.1`.
 #[pyfunction]
 pub fn in_python(sentence: &str) -> String {
+    let sentence = motes::sentence::render(sentence, motes::sentence::Face::Python);
     // Python has no configs to fit from.
     let sentence = sentence
         .replace("start a new run without --config", "fit the model again")

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::callables::{PyReal, Trouble};
-use crate::errors::{failure, failure_of_run, in_python, value_error};
+use crate::errors::{failure, in_python, value_error};
 use crate::problem::{Kind, Problem, settings_from};
 use crate::watch::{Signals, Watch, attended, unless_interrupted};
 
@@ -363,7 +363,6 @@ where
 {
     job::check_threads(how.threads).map_err(failure)?;
     let signals = Signals::default();
-    let has_directory = matches!(start, Start::New(_) | Start::Directory(_));
     let callback = how.callback.map(|f| (f, how.callback_every.max(1)));
     let mut watch = Watch { signals: &signals, callback, trouble: trouble.clone() };
     let steps = job.settings.steps;
@@ -378,7 +377,7 @@ where
             outcome.notes.extend(unjudged(&*model, &outcome));
             Ok(outcome)
         });
-    let outcome = raised(&trouble, outcome.map_err(|e| failure_of_run(e, has_directory)))?;
+    let outcome = raised(&trouble, outcome.map_err(failure))?;
     Ok(Run { kind, precise: Either::from(Done { model, outcome }), interrupted, trouble })
 }
 

@@ -24,7 +24,7 @@ impl Pool {
             .build()
             .map(Pool)
             .map_err(|e| {
-                Error::Settings(format!("cannot start the threads: {e}; ask for fewer with --threads"))
+                Error::Settings(format!("cannot start the threads: {e}; ask for fewer with `threads`"))
             })
     }
 

@@ -271,7 +271,8 @@ impl Generations {
             match decode(std::io::BufReader::with_capacity(1 << 16, file), state) {
                 Ok(header) => return Ok((Some(header), warnings)),
                 Err(problem) if is_whole(&path)? => {
-                    let remedy = "put back the config.toml and the motes that it was written with, or start a new run with fit --config";
+                    let remedy =
+                        "put back the config.toml and the motes that it was written with, or `fit-again()`";
                     return Err(Error::File { path, problem: format!("{problem}; {remedy}") });
                 }
                 Err(problem) => warnings.push(format!("{} {problem}", path.display())),

@@ -22,7 +22,8 @@ pub enum Error {
     },
     /// The iterates left every reasonable range.
     #[error(
-        "the run diverged at step {step}: {what} = {norm:.3e} with h = {h}; try --step-size {suggestion} (earlier checkpoints are kept)"
+        "the run diverged at step {step}: {what} = {norm:.3e} with h = {h}; try `step-size={suggestion}`{}",
+        checkpoints(*kept)
     )]
     Diverged {
         /// The step that could not be completed.
@@ -35,10 +36,13 @@ pub enum Error {
         h: f64,
         /// A step size worth trying.
         suggestion: f64,
+        /// Whether earlier checkpoints are kept.
+        kept: bool,
     },
     /// The iterates are where the model has no value.
     #[error(
-        "the run diverged at step {step}: the model has no value there ({reason}) with h = {h}; try --step-size {suggestion} (earlier checkpoints are kept)"
+        "the run diverged at step {step}: the model has no value there ({reason}) with h = {h}; try `step-size={suggestion}`{}",
+        checkpoints(*kept)
     )]
     Rejected {
         /// The step that could not be completed.
@@ -49,10 +53,12 @@ pub enum Error {
         h: f64,
         /// A step size worth trying.
         suggestion: f64,
+        /// Whether earlier checkpoints are kept.
+        kept: bool,
     },
     /// PQN's Hessian sum cannot be inverted as a maximiser needs it.
     #[error(
-        "the run diverged at step {step}: the sum of theta-Hessians is {defect}, so PQN has no step; use --algorithm pgd or --algorithm pmgd"
+        "the run diverged at step {step}: the sum of theta-Hessians is {defect}, so PQN has no step; use `algorithm=pgd` or `algorithm=pmgd`"
     )]
     Hessian {
         /// The step that could not be completed.
@@ -90,6 +96,10 @@ pub enum Error {
     },
 }
 
+fn checkpoints(kept: bool) -> &'static str {
+    if kept { " (earlier checkpoints are kept)" } else { "" }
+}
+
 impl Error {
     /// Whether the iterates left every reasonable range.
     pub fn is_divergence(&self) -> bool {
@@ -112,10 +122,10 @@ impl Error {
             let remedy = match source.kind() {
                 K::NotFound => "check the path",
                 K::PermissionDenied | K::ReadOnlyFilesystem => {
-                    "choose a place that you may write to, for example with --out"
+                    "choose a place that you may write to, for example with `out`"
                 }
                 K::StorageFull | K::QuotaExceeded | K::FileTooLarge => {
-                    "free some space, then `motes resume` the run"
+                    "free some space, then `resume()` the run"
                 }
                 _ => "check that the place is there and usable",
             };

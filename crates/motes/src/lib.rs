@@ -25,6 +25,7 @@ mod real;
 pub mod record;
 pub mod rules;
 mod run;
+pub mod sentence;
 pub mod settings;
 #[doc(hidden)]
 pub mod simd;
@@ -34,6 +35,7 @@ pub mod summary;
 mod ticker;
 pub mod vmath;
 
+pub use algorithms::{ALGORITHMS, Algorithm};
 pub use averages::Averages;
 pub use blocks::Pool;
 pub use check::{Check, check_model};

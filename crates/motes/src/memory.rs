@@ -1,7 +1,9 @@
 //! How much memory a run will need, told before anything is allocated.
 
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
-use crate::settings::{Algorithm, Settings};
+use crate::moves::Move;
+use crate::rules::Rule;
+use crate::settings::Settings;
 
 /// The sizes that a plan depends on.
 #[derive(Clone, Copy, Debug)]
@@ -26,10 +28,12 @@ pub fn check(shape: Shape, settings: &Settings) -> Result<(), String> {
 
 fn check_against(shape: Shape, settings: &Settings, available: u128) -> Result<(), String> {
     let (n, d, real) = (settings.max_particles() as u128, shape.d_x as u128, shape.real_bytes as u128);
-    let clouds: u128 = match settings.algorithm {
-        Algorithm::Em => 0,
-        Algorithm::MarginalMh | Algorithm::JointMh => 2,
-        _ => 1,
+    let composition = settings.composition();
+    // A whole-cloud move proposes a second one, a variational move keeps the gradients of all particles.
+    let clouds: u128 = match composition.movement {
+        Move::Nothing => 0,
+        Move::WholeCloud | Move::Variational => 2,
+        Move::Ula | Move::Mala | Move::Chain => 1,
     };
     // N and D_x may each be anything up to 2^64: the products saturate.
     let cloud = n.saturating_mul(d).saturating_mul(real);
@@ -38,7 +42,11 @@ fn check_against(shape: Shape, settings: &Settings, available: u128) -> Result<(
     } else {
         (MAX_PARTICLES as u128 * d * real).min(MAX_BYTES as u128)
     };
-    let theta = 16 * (shape.d_theta as u128) * (shape.d_theta as u128);
+    // A numerical M-step learns an inverse Hessian, whether it will be needed or not.
+    let theta = match composition.rule {
+        Rule::Newton | Rule::MStep => 16 * (shape.d_theta as u128) * (shape.d_theta as u128),
+        Rule::Gradient { .. } | Rule::ExactEm => 64 * shape.d_theta as u128,
+    };
     let all_clouds = clouds.saturating_mul(cloud);
     let rest = 3 * 8 * d + kept + theta + shape.data_bytes;
     let need = all_clouds.saturating_add(rest);
@@ -46,7 +54,7 @@ fn check_against(shape: Shape, settings: &Settings, available: u128) -> Result<(
         return Ok(());
     }
     let remedy = if real > 4 {
-        "fewer particles, smaller data or --precision f32"
+        "fewer particles, smaller data or `precision=f32`"
     } else {
         "fewer particles or a smaller model"
     };

@@ -29,10 +29,6 @@ pub enum Purpose {
     Data = 7,
     /// The moves of a shadow cloud.
     Shadow = 8,
-    /// Acceptance of a shadow cloud's moves.
-    ShadowAccept = 9,
-    /// The splitting of data into parts.
-    Split = 10,
     /// The choice of minibatches.
     Batch = 11,
     /// Draws from a variational approximation.
@@ -43,6 +39,14 @@ pub enum Purpose {
     Synthesis = 14,
     /// The starts of a search for the latents of a given image.
     Inpainting = 15,
+    /// Langevin noise on theta.
+    Theta = 16,
+    /// The same in a warm start.
+    WarmStartTheta = 17,
+    /// Pictures of what a generator makes up as it is trained.
+    Pictures = 18,
+    /// Draws from the posterior of an inference network.
+    Encoder = 19,
     /// The initial weights of a network.
     Weights = 20,
 }

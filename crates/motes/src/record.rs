@@ -10,7 +10,7 @@ pub use trace::TraceFile;
 use crate::checkpoint::{self, Due, Generations, Header};
 use crate::files::{Durable, csv_field, write_atomically};
 use crate::npz::NpzWriter;
-use crate::settings::{Algorithm, Settings};
+use crate::settings::Settings;
 use crate::summary::{Summary, kept_draws, posterior_moments, variational_draws};
 use crate::{Error, Model, Real, State, StepInfo};
 
@@ -97,7 +97,8 @@ impl RunDirectory {
             Some(h) if h.settings != digest || state.k > settings.steps => {
                 return Err(Error::File {
                     path: path.join("config.toml"),
-                    problem: "was changed since the checkpoint was written; put it back, or start a new run with fit --config".into(),
+                    problem: "was changed since the checkpoint was written; put it back, or `fit-again()`"
+                        .into(),
                 });
             }
             Some(h) => (h.trace_bytes, h.seconds),
@@ -316,7 +317,7 @@ fn write_posterior<F: Real, R: BufRead>(
         npz.array("var", &[d], &var)?;
     }
     let mut steps: Vec<u64> = kept.sizes.iter().flat_map(|(k, n)| std::iter::repeat_n(*k, *n)).collect();
-    if settings.algorithm == Algorithm::MeanField {
+    if !state.variational.is_empty() {
         let draws = kept_draws(state);
         npz.begin::<F>("clouds", &[draws, d])?;
         let mut written = Ok(());

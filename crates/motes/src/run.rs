@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::algorithms::Composition;
 use crate::model::Predictive;
+use crate::moves::Move;
 use crate::moves::Moves;
 use crate::noise::{Noise, Purpose};
 use crate::record::RunDirectory;
-use crate::settings::{Algorithm, Settings};
+use crate::settings::Settings;
 use crate::step::{Plan, Stepper, Streams};
 use crate::summary::Metrics;
 use crate::{Error, Flow, Model, Observer, Particles, Real, State, StepInfo};
@@ -39,7 +39,8 @@ pub fn start_unless<F: Real>(
     let mut state = State::initial(model, settings);
     if let Some(warm) = settings.warm_start {
         let single = Settings { particles: 1, grow: Default::default(), ..settings.clone() };
-        let composition = Composition::of_warm_start(settings);
+        let algorithm = warm.algorithm.unwrap_or(settings.algorithm);
+        let composition = (algorithm.compose)(settings).unadjusted();
         let plan = Plan {
             seed: settings.seed,
             streams: Streams::WarmStart,
@@ -48,16 +49,16 @@ pub fn start_unless<F: Real>(
             sizes: &[1],
         };
         let mut stepper = Stepper::new(model, composition, plan)?;
+        let sizes = Settings { step_decay: None, ..settings.clone() }.step_sizes_at(0);
         let mut first = State::initial(model, &single);
         stepper.settle_theta(&mut first, settings.step_size)?;
         for _ in 0..warm.steps {
             if stop() {
                 return Ok(None);
             }
-            stepper.step(&mut first, settings.step_size).map_err(|e| {
-                let algorithm = warm.algorithm.unwrap_or(settings.algorithm);
-                with_suggestion(e, model, &Settings { algorithm, ..settings.clone() })
-            })?;
+            stepper
+                .step(&mut first, sizes)
+                .map_err(|e| with_suggestion(e, model, &Settings { algorithm, ..settings.clone() }, false))?;
         }
         state.theta.copy_from_slice(&first.theta);
         for row in state.cloud.as_mut_slice().chunks_exact_mut(model.d_x()) {
@@ -80,7 +81,7 @@ pub fn run<F: Real>(
     observers: &mut [&mut dyn Observer<F>],
 ) -> Result<(Ended, Duration), Error> {
     settings.validate(model)?;
-    let composition = Composition::of(settings);
+    let composition = settings.composition();
     let plan = Plan {
         seed: settings.seed,
         streams: Streams::Run,
@@ -90,6 +91,7 @@ pub fn run<F: Real>(
     };
     let mut stepper = Stepper::new(model, composition, plan)?;
     let mut metrics = TestMetrics::new(model, settings);
+    let averages_clouds = composition.averages_clouds();
     let began = Instant::now();
     if state.k == 0 {
         stepper.settle_theta(state, settings.step_size_at(0))?; // theta_0 = theta_*(X_0), where theta follows from the particles
@@ -104,13 +106,15 @@ pub fn run<F: Real>(
         }
     }
     while state.k < settings.steps {
-        let h = settings.step_size_at(state.k);
-        let moves = stepper.step(state, h).map_err(|e| with_suggestion(e, model, settings))?;
+        let sizes = settings.step_sizes_at(state.k);
+        let kept = directory.is_some();
+        let moves = stepper.step(state, sizes).map_err(|e| with_suggestion(e, model, settings, kept))?;
+        let h = sizes.h;
         grow(state, settings, &mut stepper)?;
         if state.k > settings.burn_in {
             state.averages.add_theta(&state.theta);
             state.batches.add(&state.theta);
-            if settings.averages_clouds() {
+            if averages_clouds {
                 state.averages.add_cloud(&state.cloud);
                 state.kept.offer(state.k, &state.cloud);
                 metrics.accumulate(&state.cloud, &mut state.predictive);
@@ -204,20 +208,22 @@ fn grow<F: Real>(
         let parent = (noise.uniform(*k, i as u64) * old as f64) as usize;
         state.cloud.push_copy(parent.min(old - 1));
     }
-    if settings.algorithm == Algorithm::Soul {
+    if settings.composition().movement == Move::Chain {
         state.cloud.swap(old - 1, *n - 1); // the next chain starts where this one ended
     }
     stepper.settle_theta(state, settings.step_size_at(state.k))
 }
 
 /// Puts a step size into a divergence that is smaller than the one tried and safe as far as the model can tell.
-fn with_suggestion<F: Real>(error: Error, model: &dyn Model<F>, settings: &Settings) -> Error {
+fn with_suggestion<F: Real>(error: Error, model: &dyn Model<F>, settings: &Settings, kept: bool) -> Error {
     let safe = |h: f64| two_digits(settings.auto_step_size(model).min(h / 2.0));
     match error {
         Error::Diverged { step, what, norm, h, .. } => {
-            Error::Diverged { step, what, norm, h, suggestion: safe(h) }
+            Error::Diverged { step, what, norm, h, suggestion: safe(h), kept }
         }
-        Error::Rejected { step, reason, h, .. } => Error::Rejected { step, reason, h, suggestion: safe(h) },
+        Error::Rejected { step, reason, h, .. } => {
+            Error::Rejected { step, reason, h, suggestion: safe(h), kept }
+        }
         other => other,
     }
 }

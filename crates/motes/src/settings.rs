@@ -3,18 +3,20 @@
 mod words;
 
 pub use words::{
-    Algorithm, Growth, InitParticles, JointUpdate, Preconditioner, StepDecay, WarmStart, unknown,
+    Growth, InitParticles, InitTheta, JointUpdate, Preconditioner, StepDecay, WarmStart, unknown,
 };
 
 use serde::{Deserialize, Serialize};
 
+use crate::algorithms::{Algorithm, PGD};
+use crate::rules::Rule;
 use crate::{Error, Model, Real, model::require};
 
 /// Everything that determines a run, apart from the model and the precision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Which algorithm.
-    pub algorithm: Algorithm,
+    pub algorithm: &'static Algorithm,
     /// The number of particles N (of chain states, for SOUL).
     pub particles: usize,
     /// The number of steps K.
@@ -25,6 +27,8 @@ pub struct Settings {
     pub step_size: f64,
     /// How the step size decays.
     pub step_decay: Option<StepDecay>,
+    /// The step size of theta where it follows its gradient; h if `None`. It decays as h does.
+    pub theta_rate: Option<f64>,
     /// When the number of particles grows.
     pub grow: Growth,
     /// What multiplies the theta-gradient (pgd, soul, joint-mh).
@@ -39,8 +43,8 @@ pub struct Settings {
     pub variational_adam: bool,
     /// A single-particle run that comes first.
     pub warm_start: Option<WarmStart>,
-    /// The initial value of every theta component.
-    pub init_theta: f64,
+    /// Where theta starts.
+    pub init_theta: InitTheta,
     /// Where particles start.
     pub init_particles: InitParticles,
     /// The seed of all randomness.
@@ -56,12 +60,13 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            algorithm: Algorithm::Pgd,
+            algorithm: &PGD,
             particles: 100,
             steps: 1000,
             burn_in: 500,
             step_size: 0.01,
             step_decay: None,
+            theta_rate: None,
             grow: Growth::default(),
             preconditioner: Preconditioner::None,
             adjust: false,
@@ -69,7 +74,7 @@ impl Default for Settings {
             joint_update: JointUpdate::Pgd,
             variational_adam: false,
             warm_start: None,
-            init_theta: 0.0,
+            init_theta: InitTheta::Model,
             init_particles: InitParticles::Value(0.0),
             seed: 0,
             batch: None,
@@ -82,9 +87,19 @@ impl Default for Settings {
 impl Settings {
     /// h_k, the step size of the step from k to k + 1.
     pub fn step_size_at(&self, k: u64) -> f64 {
+        self.decayed(self.step_size, k)
+    }
+
+    /// The step sizes of particles and theta for the step from k to k + 1.
+    pub(crate) fn step_sizes_at(&self, k: u64) -> crate::step::StepSizes {
+        let h = self.step_size_at(k);
+        crate::step::StepSizes { h, rate: self.theta_rate.map_or(h, |rate| self.decayed(rate, k)) }
+    }
+
+    fn decayed(&self, size: f64, k: u64) -> f64 {
         match self.step_decay {
-            None => self.step_size,
-            Some(d) => self.step_size * (1.0 + k as f64 / d.scale).powf(-d.power),
+            None => size,
+            Some(d) => size * (1.0 + k as f64 / d.scale).powf(-d.power),
         }
     }
 
@@ -93,219 +108,227 @@ impl Settings {
         self.grow.0.last().map_or(self.particles, |(_, n)| *n)
     }
 
-    /// Whether there are particles: only EM has none.
-    pub fn has_cloud(&self) -> bool {
-        self.algorithm != Algorithm::Em
-    }
-
-    /// Whether clouds stand for the posterior: not for EM, which is exact, nor for mean-field, whose Gaussian does.
-    pub fn averages_clouds(&self) -> bool {
-        !matches!(self.algorithm, Algorithm::Em | Algorithm::MeanField)
-    }
-
-    /// Whether there is any accept-reject step.
-    pub fn accepts(&self) -> bool {
-        self.adjust || matches!(self.algorithm, Algorithm::MarginalMh | Algorithm::JointMh)
-    }
-
-    /// Whether theta follows from the particles, so that no initial value can be chosen.
-    pub fn theta_is_computed(&self) -> bool {
-        matches!(self.algorithm, Algorithm::Pmgd | Algorithm::MarginalMh)
-    }
-
-    /// Whether theta moves by the plain gradient, so that the curvature in theta limits the step size.
-    pub(crate) fn plain_gradient(&self) -> bool {
-        self.preconditioner == Preconditioner::None
-            && match self.algorithm {
-                Algorithm::Pgd | Algorithm::Soul | Algorithm::MeanField => true,
-                Algorithm::JointMh => self.joint_update == JointUpdate::Pgd,
-                _ => false,
-            }
+    /// Whether theta moves by the plain gradient at the rate h, so that the curvature in theta limits the step size.
+    fn plain_gradient(&self) -> bool {
+        let plain =
+            matches!(self.composition().rule, Rule::Gradient { preconditioner: Preconditioner::None, .. });
+        plain && self.theta_rate.is_none()
     }
 
     /// Refuses, with a remedy, what cannot be run with this model.
     pub fn validate<F: Real>(&self, model: &dyn Model<F>) -> Result<(), Error> {
-        self.validate_numbers().map_err(Error::Settings)?;
-        self.validate_needs(model)
+        self.check_numbers().map_err(Error::Settings)?;
+        self.check_growth().map_err(Error::Settings)?;
+        self.check_taken().map_err(Error::Settings)?;
+        self.check_accept_reject().map_err(Error::Settings)?;
+        self.composition().refuse_nonsense()?;
+        self.check_needs(model)
     }
 
-    fn validate_numbers(&self) -> Result<(), String> {
-        use Algorithm as A;
-        let algorithm = self.algorithm;
+    fn check_numbers(&self) -> Result<(), String> {
         if self.particles == 0 {
-            return Err("--particles 0 leaves no cloud; ask for at least 1".into());
+            return Err("`particles=0` leaves no cloud; ask for at least 1".into());
         }
         if self.steps == 0 {
-            return Err("--steps 0 would do nothing; ask for at least 1".into());
+            return Err("`steps=0` would do nothing; ask for at least 1".into());
         }
         if self.burn_in >= self.steps {
             return Err(format!(
-                "--burn-in {} leaves nothing of {} steps to average; choose a smaller burn-in or more steps",
+                "`burn-in={}` leaves nothing of {} steps to average; choose a smaller burn-in or more steps",
                 self.burn_in, self.steps
             ));
         }
-        if !(self.step_size > 0.0 && self.step_size.is_finite()) {
+        let positive = |x: f64| x > 0.0 && x.is_finite();
+        if !positive(self.step_size) {
             return Err(format!(
-                "--step-size {} is not a positive number; leave it out or write auto to have one chosen",
+                "`step-size={}` is not a positive number; leave it out or write auto to have one chosen",
                 self.step_size
             ));
         }
-        if !self.init_theta.is_finite() {
-            return Err(format!("--init-theta {} is not finite; choose a number", self.init_theta));
+        if let Some(rate) = self.theta_rate.filter(|rate| !positive(*rate)) {
+            return Err(format!(
+                "`theta-rate={rate}` is not a positive number; leave it out to use the step size"
+            ));
+        }
+        if let Some(bad) = self.init_theta.values().iter().find(|v| !v.is_finite()) {
+            return Err(format!("`init-theta={bad}` is not finite; choose a number"));
         }
         if let InitParticles::Value(v) = self.init_particles
             && !v.is_finite()
         {
-            return Err(format!("--init-particles {v} is not finite; choose a number or prior"));
+            return Err(format!("`init-particles={v}` is not finite; choose a number or prior"));
         }
         if let Some(decay) = self.step_decay.filter(|d| !d.is_sound()) {
             return Err(format!(
-                "--step-decay {decay} is not p,k0 with 0 <= p <= 10 and k0 > 0; write for example 0.6,100"
+                "`step-decay={decay}` is not p,k0 with 0 <= p <= 10 and k0 > 0; write for example 0.6,100"
             ));
         }
         if self.warm_start.is_some_and(|w| w.steps == 0) {
             return Err("a warm start of 0 steps does nothing; leave it out or ask for at least 1".into());
         }
-        if !self.grow.is_sound() {
-            return Err(format!("--grow {} does not rise; let steps and particle numbers rise", self.grow));
-        }
-        if let Some((k, n)) = self.grow.0.first() {
-            if *n < self.particles {
-                return Err(format!(
-                    "--grow {} starts below --particles {}; let the numbers rise from there",
-                    self.grow, self.particles
-                ));
-            }
-            if *k == 0 {
-                return Err(format!(
-                    "--grow {} changes the number at step 0; set that number with --particles",
-                    self.grow
-                ));
-            }
-        }
-        if algorithm == A::Em {
-            if self.adjust {
-                return Err("em has no particles to accept or reject; leave --adjust out".into());
-            }
-            if self.preconditioner != Preconditioner::None {
-                return Err("em takes no gradient steps; leave --preconditioner out".into());
-            }
-            if !self.grow.0.is_empty() || self.warm_start.is_some() {
-                return Err("em has no particles; leave --grow and --warm-start out".into());
-            }
-        }
-        if algorithm == A::MeanField && (!self.grow.0.is_empty() || self.warm_start.is_some()) {
-            return Err(
-                "mean-field draws its particles anew each step; leave --grow and --warm-start out".into()
-            );
-        }
-        if algorithm == A::MeanField && self.init_particles == InitParticles::Prior {
-            return Err(
-                "mean-field starts from a Gaussian around one value; give a number to --init-particles"
-                    .into(),
-            );
-        }
         if self.batch == Some(0) {
-            return Err("--batch 0 leaves no data; use 1 or more, or leave it out".into());
-        }
-        if self.batch.is_some() && (self.accepts() || algorithm == A::Em) {
-            return Err(format!(
-                "accept-reject steps and em need all data, so {} refuses --batch; leave one of them out",
-                if self.adjust { "--adjust".into() } else { algorithm.to_string() }
-            ));
-        }
-        if self.accepts() && self.adjust_after >= self.steps {
-            return Err(format!(
-                "--adjust-after {} leaves none of {} steps to accept or reject; choose a smaller number",
-                self.adjust_after, self.steps
-            ));
-        }
-        if self.adjust && !matches!(algorithm, A::Pgd | A::Pqn | A::Pmgd) {
-            return Err(format!(
-                "--adjust works with pgd, pqn and pmgd, not with {algorithm}; leave it out or change the algorithm"
-            ));
-        }
-        let gradient_rule = match algorithm {
-            A::Pgd | A::Soul | A::MeanField => true,
-            A::JointMh => self.joint_update == JointUpdate::Pgd,
-            _ => false,
-        };
-        if self.preconditioner != Preconditioner::None && !gradient_rule {
-            return Err(format!(
-                "--preconditioner {} needs a gradient step in theta, which {algorithm} does not take; leave it out or use pgd or soul",
-                self.preconditioner
-            ));
-        }
-        if algorithm == A::JointMh
-            && !matches!(self.preconditioner, Preconditioner::None | Preconditioner::Diagonal)
-        {
-            return Err(format!(
-                "joint-mh's proposal must not depend on the past, so --preconditioner {} is refused; use none or diagonal",
-                self.preconditioner
-            ));
-        }
-        if self.theta_is_computed() && self.init_theta != 0.0 {
-            return Err(format!(
-                "{algorithm} computes theta from the particles; leave --init-theta out and use --init-particles"
-            ));
-        }
-        if let Some(warm) = self.warm_start
-            && let Some(a @ (A::Em | A::MeanField | A::MarginalMh | A::JointMh)) = warm.algorithm
-        {
-            return Err(format!("a warm start cannot run {a}; choose pgd, pqn, pmgd or soul"));
+            return Err("`batch=0` leaves no data; use 1 or more, or leave it out".into());
         }
         Ok(())
     }
 
-    fn validate_needs<F: Real>(&self, model: &dyn Model<F>) -> Result<(), Error> {
-        use Algorithm as A;
-        let name = model.name();
-        let newton = |algorithm: Algorithm| {
-            require(
-                model.gives().hessian.then_some(()),
-                name,
-                algorithm,
-                "the theta-Hessian",
-                "use --algorithm pgd, or pmgd, which can maximise numerically",
-            )
-        };
+    fn check_growth(&self) -> Result<(), String> {
+        if !self.grow.is_sound() {
+            return Err(format!("`grow={}` does not rise; let steps and particle numbers rise", self.grow));
+        }
+        match self.grow.0.first() {
+            Some((_, n)) if *n < self.particles => Err(format!(
+                "`grow={}` starts below `particles={}`; let the numbers rise from there",
+                self.grow, self.particles
+            )),
+            Some((0, _)) => Err(format!(
+                "`grow={}` changes the number at step 0; set that number with `particles`",
+                self.grow
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses settings that mean nothing to the algorithm.
+    fn check_taken(&self) -> Result<(), String> {
+        let (name, composition) = (self.algorithm, self.composition());
+        if self.adjust && !self.takes("adjust") {
+            return Err(match composition.has_cloud() {
+                false => format!("{name} has no particles to accept or reject; leave `adjust` out"),
+                true => {
+                    let with = names_of(|a| a.takes("adjust", self));
+                    format!(
+                        "`adjust` works with {with}, not with {name}; leave it out or change the algorithm"
+                    )
+                }
+            });
+        }
+        if self.preconditioner != Preconditioner::None && !self.takes("preconditioner") {
+            let with =
+                names_of(|a| a.takes("preconditioner", self) && a.takes("grow", self) && !a.accepts(self));
+            return Err(match composition.has_cloud() {
+                false => format!("{name} takes no gradient steps; leave `preconditioner` out"),
+                true => format!(
+                    "`preconditioner={}` needs a gradient step in theta without noise, which {name} does not take; leave it out or use {}",
+                    self.preconditioner,
+                    with.replace(" and ", " or ")
+                ),
+            });
+        }
+        if self.theta_rate.is_some() && !self.takes("theta-rate") {
+            return Err(format!(
+                "theta takes no gradient steps of its own in {name}; leave `theta-rate` out"
+            ));
+        }
+        let grows = !self.grow.0.is_empty() || self.warm_start.is_some();
+        if grows && !self.takes("grow") {
+            return Err(match composition.has_cloud() {
+                false => format!("{name} has no particles; leave `grow` and `warm-start` out"),
+                true => {
+                    format!("{name} draws its particles anew each step; leave `grow` and `warm-start` out")
+                }
+            });
+        }
+        if self.init_particles == InitParticles::Prior
+            && !composition.averages_clouds()
+            && composition.has_cloud()
+        {
+            return Err(format!(
+                "{name} starts from a Gaussian around one value; give a number to `init-particles`"
+            ));
+        }
+        if self.init_theta != InitTheta::Model && !self.takes("init-theta") {
+            return Err(format!(
+                "{name} computes theta from the particles; leave `init-theta` out and use `init-particles`"
+            ));
+        }
+        if let Some(warm) = self.warm_start.and_then(|w| w.algorithm)
+            && !can_warm_start(warm, self)
+        {
+            let with = names_of(|a| can_warm_start(a, self));
+            return Err(format!("a warm start cannot run {warm}; choose {}", with.replace(" and ", " or ")));
+        }
+        Ok(())
+    }
+
+    fn check_accept_reject(&self) -> Result<(), String> {
+        let composition = self.composition();
+        if self.batch.is_some() && (composition.accepts() || !composition.has_cloud()) {
+            return Err(format!(
+                "accept-reject steps and em need all data, so {} refuses `batch`; leave one of them out",
+                if self.adjust { "`adjust`".into() } else { self.algorithm.to_string() }
+            ));
+        }
+        if composition.accepts() && self.adjust_after >= self.steps {
+            return Err(format!(
+                "`adjust-after={}` leaves none of {} steps to accept or reject; choose a smaller number",
+                self.adjust_after, self.steps
+            ));
+        }
+        // A proposal that depends on the past has no reverse.
+        let remembers = !matches!(self.preconditioner, Preconditioner::None | Preconditioner::Diagonal);
+        if remembers
+            && composition.movement == crate::moves::Move::WholeCloud
+            && composition.follows_gradient()
+        {
+            return Err(format!(
+                "{}'s proposal must not depend on the past, so `preconditioner={}` is refused; use none or diagonal",
+                self.algorithm, self.preconditioner
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_needs<F: Real>(&self, model: &dyn Model<F>) -> Result<(), Error> {
+        let (name, gives) = (model.name(), model.gives());
         let warm = self.warm_start.and_then(|w| w.algorithm);
-        if self.algorithm == A::Pqn || warm == Some(A::Pqn) {
-            newton(A::Pqn)?;
-        }
-        if self.algorithm == A::JointMh && self.joint_update == JointUpdate::Pqn {
-            newton(A::JointMh)?;
-        }
-        if self.algorithm == A::Em {
-            let remedy = "use --algorithm pgd, pqn, pmgd or soul";
-            require(model.exact_em(), name, A::Em, "exact E- and M-steps", remedy)?;
+        for algorithm in std::iter::once(self.algorithm).chain(warm) {
+            match (algorithm.compose)(self).rule {
+                Rule::Newton => {
+                    let remedy = "use `algorithm=pgd`, or pmgd, which can maximise numerically";
+                    require(gives.hessian.then_some(()), name, algorithm, "the theta-Hessian", remedy)?;
+                }
+                Rule::ExactEm => {
+                    let remedy = "use `algorithm=pgd`, pqn, pmgd or soul";
+                    require(model.exact_em(), name, algorithm, "exact E- and M-steps", remedy)?;
+                }
+                Rule::Gradient { .. } | Rule::MStep => {}
+            }
         }
         if self.accepts() {
-            let remedy = "leave the accept-reject step out: pgd, pqn, pmgd and soul run without --adjust";
-            let piece = "the log density";
-            let given = model.gives().log_density.then_some(());
-            require(given, name, "an accept-reject step", piece, remedy)?;
+            let remedy = "leave the accept-reject step out: pgd, pqn, pmgd and soul run without `adjust`";
+            let given = gives.log_density.then_some(());
+            require(given, name, "an accept-reject step", "the log density", remedy)?;
         }
         if self.preconditioner == Preconditioner::Diagonal {
-            let remedy = "use --preconditioner rmsprop or adam";
+            let remedy = "use `preconditioner=rmsprop` or adam";
             let piece = "the numbers of terms of its theta-gradient";
-            require(model.theta_terms(), name, "--preconditioner diagonal", piece, remedy)?;
+            require(model.theta_terms(), name, "`preconditioner=diagonal`", piece, remedy)?;
         }
         if let Some(batch) = self.batch {
-            let terms = require(model.data_terms(), name, "--batch", "mini-batches", "leave it out")?;
+            let terms = require(model.data_terms(), name, "`batch`", "mini-batches", "leave it out")?;
             if batch > terms {
                 return Err(Error::Settings(format!(
-                    "--batch {batch} is more than the {terms} data terms there are; use a smaller one or leave it out"
+                    "`batch={batch}` is more than the {terms} data terms there are; use a smaller one or leave it out"
                 )));
             }
         }
         if self.metrics_every > 0 {
             let remedy = "give it one, or leave it out";
-            require(model.predictive(), name, "--metrics-every", "a test set", remedy)?;
+            require(model.predictive(), name, "`metrics-every`", "a test set", remedy)?;
         }
         if self.init_particles == InitParticles::Prior {
-            let remedy = "give a number to --init-particles";
-            require(model.prior(), name, "--init-particles prior", "a prior sampler", remedy)?;
+            let remedy = "give a number to `init-particles`";
+            require(model.prior(), name, "`init-particles=prior`", "a prior sampler", remedy)?;
+        }
+        if let InitTheta::Vector(values) = &self.init_theta
+            && values.len() != model.d_theta()
+        {
+            return Err(Error::Settings(format!(
+                "`init-theta` has {} numbers and the model {name} has {} parameters; give a number for each",
+                values.len(),
+                model.d_theta()
+            )));
         }
         Ok(())
     }
@@ -319,7 +342,7 @@ impl Settings {
         }
         if self.plain_gradient() && model.gives().hessian {
             let x = vec![F::of(0.0); model.d_x()];
-            let theta = vec![self.init_theta; model.d_theta()];
+            let theta = self.init_theta.of_model(model, self.seed);
             let mut matrix = vec![0.0; theta.len() * theta.len()];
             let mut scratch = vec![F::of(0.0); model.scratch_len(1)];
             let at = crate::At { theta: &theta, x: &x, batch: None, parallel: true };
@@ -333,4 +356,20 @@ impl Settings {
         }
         h
     }
+}
+
+/// The names of the algorithms that are wanted, as a list to read.
+fn names_of(wanted: impl Fn(&'static Algorithm) -> bool) -> String {
+    let names: Vec<&str> =
+        crate::algorithms::ALGORITHMS.iter().filter(|a| wanted(a)).map(|a| a.name).collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// Whether one particle can be moved by the algorithm before a run begins.
+fn can_warm_start(algorithm: &'static Algorithm, settings: &Settings) -> bool {
+    let composition = (algorithm.compose)(&Settings { adjust: false, ..settings.clone() });
+    composition.averages_clouds() && !composition.accepts()
 }

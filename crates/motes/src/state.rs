@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::moves::Moves;
+use crate::moves::Move;
 use crate::noise::{Noise, Purpose};
-use crate::settings::{Algorithm, InitParticles, Settings};
+use crate::settings::{InitParticles, Settings};
 use crate::{Averages, BatchMeans, KeptClouds, Model, Particles, Real};
 
 /// Where a run stands after k steps.
@@ -67,7 +67,7 @@ impl Acceptance {
     }
 
     /// Counts one step's moves; only steps after burn-in are judged in windows.
-    pub fn add(&mut self, moves: Moves, after_burn_in: bool) {
+    pub fn add(&mut self, moves: crate::moves::Moves, after_burn_in: bool) {
         self.proposed += moves.proposed;
         self.accepted += moves.accepted;
         if !after_burn_in {
@@ -100,7 +100,7 @@ impl<F: Real> State<F> {
     pub fn initial(model: &dyn Model<F>, settings: &Settings) -> Self {
         let (d_theta, d_x) = (model.d_theta(), model.d_x());
         let n = if settings.has_cloud() { settings.particles } else { 0 };
-        let theta = vec![settings.init_theta; d_theta];
+        let theta = settings.init_theta.of_model(model, settings.seed);
         let start = match settings.init_particles {
             InitParticles::Value(v) => v,
             InitParticles::Prior => 0.0,
@@ -112,7 +112,7 @@ impl<F: Real> State<F> {
             prior.map_normals(&theta, cloud.as_mut_slice());
         }
         let mut variational = Vec::new();
-        if settings.algorithm == Algorithm::MeanField {
+        if settings.composition().movement == Move::Variational {
             variational.resize(d_x, start);
             variational.resize(2 * d_x, 1.0);
             if settings.variational_adam {

@@ -34,6 +34,7 @@ pub(crate) struct Kit<'m, F: Real> {
     pub composition: Composition,
     pub noise: Noise,
     pub accept: Noise,
+    pub on_theta: Noise,
     pub workers: PerWorker<Worker<F>>,
     /// How the cloud at hand is cut.
     pub blocks: Blocks,
@@ -84,6 +85,15 @@ pub enum Streams {
     WarmStart,
 }
 
+/// The step sizes of a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepSizes {
+    /// h, of the particles, and of theta where it has none of its own.
+    pub h: f64,
+    /// Of theta, where it follows its gradient.
+    pub rate: f64,
+}
+
 /// What a stepper is made for, besides the model and the composition.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
@@ -103,10 +113,11 @@ impl<'m, F: Real> Stepper<'m, F> {
     /// A stepper for clouds of the given sizes. Must be made inside [`crate::Pool::install`].
     pub fn new(model: &'m dyn Model<F>, composition: Composition, plan: Plan<'_>) -> Result<Self, Error> {
         composition.refuse_nonsense()?;
-        let (particles, accept) = match plan.streams {
-            Streams::Run => (Purpose::Particles, Purpose::Accept),
-            Streams::WarmStart => (Purpose::WarmStart, Purpose::WarmStartAccept),
-        };
+        let [particles, accept, on_theta] = match plan.streams {
+            Streams::Run => [Purpose::Particles, Purpose::Accept, Purpose::Theta],
+            Streams::WarmStart => [Purpose::WarmStart, Purpose::WarmStartAccept, Purpose::WarmStartTheta],
+        }
+        .map(|purpose| Noise::new(plan.seed, purpose));
         let cuts = || plan.sizes.iter().map(|n| Blocks::new(model, *n));
         let block = cuts().map(|b| b.rows).max().unwrap_or(0);
         let slots = cuts().map(|b| b.count).max().unwrap_or(0);
@@ -121,8 +132,9 @@ impl<'m, F: Real> Stepper<'m, F> {
             kit: Kit {
                 model,
                 composition,
-                noise: Noise::new(plan.seed, particles),
-                accept: Noise::new(plan.seed, accept),
+                noise: particles,
+                accept,
+                on_theta,
                 workers: PerWorker::new(|| Worker::new(model, block, accepts)),
                 blocks: Blocks::new(model, 0),
                 sums_len,
@@ -138,8 +150,9 @@ impl<'m, F: Real> Stepper<'m, F> {
         })
     }
 
-    /// One step, from (theta_k, X_k) to (theta_{k+1}, X_{k+1}) with step size h.
-    pub fn step(&mut self, state: &mut State<F>, h: f64) -> Result<Moves, Error> {
+    /// One step, from (theta_k, X_k) to (theta_{k+1}, X_{k+1}).
+    pub fn step(&mut self, state: &mut State<F>, sizes: StepSizes) -> Result<Moves, Error> {
+        let h = sizes.h;
         let accepting = state.k >= self.adjust_after;
         self.kit.cut(state.cloud.n());
         if let Some(batches) = &mut self.batches {
@@ -147,7 +160,7 @@ impl<'m, F: Real> Stepper<'m, F> {
         }
         let first = self.kit.composition.theta_first();
         if first {
-            self.theta_before_the_move(state, h)?;
+            self.theta_before_the_move(state, sizes)?;
         }
         let moves = match self.kit.composition.movement {
             Move::Nothing => Moves::default(),
@@ -155,14 +168,15 @@ impl<'m, F: Real> Stepper<'m, F> {
             Move::Variational => self.variational_step(state, h)?,
             Move::Mala if accepting => self.langevin_step(state, h, true)?,
             Move::WholeCloud if accepting => {
-                return self.whole_cloud_step(state, h).and_then(|m| self.end(state, h, m));
+                let moves = self.whole_cloud_step(state, sizes)?;
+                return self.end(state, h, moves);
             }
             Move::Ula | Move::Mala | Move::WholeCloud => self.langevin_step(state, h, false)?,
         };
         if first {
             state.theta.copy_from_slice(&self.psi);
         } else {
-            self.update_theta(state, h)?;
+            self.update_theta(state, sizes)?;
         }
         self.end(state, h, moves)
     }
@@ -178,14 +192,14 @@ impl<'m, F: Real> Stepper<'m, F> {
     }
 
     /// theta_{k+1} from (theta_k, X_k) in a pass of its own, for moves that cannot collect on their way.
-    fn theta_before_the_move(&mut self, state: &mut State<F>, h: f64) -> Result<(), Error> {
+    fn theta_before_the_move(&mut self, state: &mut State<F>, sizes: StepSizes) -> Result<(), Error> {
         let k = state.k;
         let batch = self.batches.as_ref().map(|b| b.current());
         self.kit
             .collect(&state.theta, batch, state.cloud.as_slice(), &mut self.slots)
-            .map_err(|e| e.at(k, h))?;
+            .map_err(|e| e.at(k, sizes.h))?;
         self.psi.copy_from_slice(&state.theta);
-        self.kit.update(state, h, &mut self.slots, &mut self.psi)
+        self.kit.update(state, sizes, &mut self.slots, &mut self.psi)
     }
 
     /// theta_*(x^{1:N}) for the state's cloud, where theta follows from it; else nothing happens. The step size h is for
@@ -197,7 +211,7 @@ impl<'m, F: Real> Stepper<'m, F> {
         self.kit.cut(state.cloud.n());
         let x = state.cloud.as_slice();
         self.kit.collect(&state.theta, None, x, &mut self.slots).map_err(|e| e.at(state.k, h))?;
-        self.update_theta(state, h)
+        self.update_theta(state, StepSizes { h, rate: h })
     }
 
     /// The sums that moved theta in the last step.
@@ -206,9 +220,9 @@ impl<'m, F: Real> Stepper<'m, F> {
     }
 
     /// Moves theta by the sums in the slots, or by the M-step.
-    fn update_theta(&mut self, state: &mut State<F>, h: f64) -> Result<(), Error> {
+    fn update_theta(&mut self, state: &mut State<F>, sizes: StepSizes) -> Result<(), Error> {
         self.psi.copy_from_slice(&state.theta);
-        self.kit.update(state, h, &mut self.slots, &mut self.psi)?;
+        self.kit.update(state, sizes, &mut self.slots, &mut self.psi)?;
         state.theta.copy_from_slice(&self.psi);
         Ok(())
     }
@@ -233,7 +247,7 @@ impl<F: Real> Kit<'_, F> {
         if let Some(sums) = sums {
             let d = at.theta.len();
             match self.composition.rule {
-                Rule::Gradient(_) => want.grad_theta = Some(&mut sums[..d]),
+                Rule::Gradient { .. } => want.grad_theta = Some(&mut sums[..d]),
                 Rule::Newton => {
                     let (gradient, hessian) = sums.split_at_mut(d);
                     want.grad_theta = Some(gradient);
@@ -273,19 +287,19 @@ impl<F: Real> Kit<'_, F> {
     fn update(
         &self,
         state: &mut State<F>,
-        h: f64,
+        sizes: StepSizes,
         slots: &mut [f64],
         theta: &mut [f64],
     ) -> Result<(), Error> {
         let State { cloud, memory, k, .. } = state;
-        self.update_by(*k, h, cloud.as_slice(), slots, theta, memory)
+        self.update_by(*k, sizes, cloud.as_slice(), slots, theta, memory)
     }
 
     /// The same for any cloud x.
     pub fn update_by(
         &self,
         k: u64,
-        h: f64,
+        StepSizes { h, rate }: StepSizes,
         x: &[F],
         slots: &mut [f64],
         theta: &mut [f64],
@@ -299,7 +313,8 @@ impl<F: Real> Kit<'_, F> {
             0 => &mut [],
             count => &mut sum_slots(&mut slots[..count * self.width], self.width)[..self.sums_len],
         };
-        rule.update(self.model, ThetaStep { k, h, n: self.blocks.n, sums, theta, memory })
+        let step = ThetaStep { k, h, rate, n: self.blocks.n, noise: &self.on_theta, sums, theta, memory };
+        rule.update(self.model, step)
     }
 
     /// Maximises the mean of l over the cloud x by its gradients.
@@ -339,7 +354,7 @@ pub(crate) fn max_abs<F: Real>(values: &[F]) -> f64 {
 
 /// A divergence on the way from k to k + 1; the run loop replaces the suggestion by one that knows the model.
 pub(crate) fn diverged(k: u64, what: &'static str, norm: f64, h: f64) -> Error {
-    Error::Diverged { step: k + 1, what, norm, h, suggestion: h / 2.0 }
+    Error::Diverged { step: k + 1, what, norm, h, suggestion: h / 2.0, kept: false }
 }
 
 /// How n particles are cut into blocks.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::moves::{draw, softplus};
 use crate::noise::{Noise, Purpose};
-use crate::settings::{Algorithm, Settings};
+use crate::settings::Settings;
 use crate::{Diagnostics, Model, Real, State};
 
 /// Posterior moments are listed up to this many coordinates; beyond, they are in posterior.npz alone.
@@ -128,7 +128,7 @@ pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Opt
 /// Predictive metrics on the test set: of all averaged clouds, or of draws from the variational Gaussian.
 fn metrics<F: Real>(model: &dyn Model<F>, settings: &Settings, state: &State<F>) -> Option<Metrics> {
     let predictive = model.predictive()?;
-    if settings.algorithm == Algorithm::MeanField {
+    if !state.variational.is_empty() {
         // Where one cloud is enough to predict with, so are the draws that are kept.
         let draws = if predictive.final_cloud_only() { kept_draws(state) } else { VARIATIONAL_DRAWS };
         let mut memory = vec![0.0; predictive.state_len()];

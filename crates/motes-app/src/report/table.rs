@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::read::{Limits, Run, run};
 use crate::Error;
 use crate::numbers::{grouped, thousands};
+use motes::sentence::{Face, render};
 
 /// At most this many components of theta have a column.
 const COLUMNS: usize = 3;
@@ -71,7 +72,7 @@ pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) ->
     for ((run, name), problem) in runs.iter().zip(names).zip(problems) {
         let advice = run.summary.as_ref().and_then(|s| s.diagnostics.advice.as_ref());
         if let Some(advice) = problem.as_ref().or(advice) {
-            let _ = writeln!(out, "  {name}: {advice}");
+            let _ = writeln!(out, "  {name}: {}", render(advice, Face::Shell));
         }
     }
     Ok(out)

@@ -192,6 +192,7 @@ fn judged(run: &Run, resume: &str) -> Verdict {
 
 /// A sentence from a clause: a capital unless it starts with a symbol such as h, and a full stop.
 fn sentence(clause: &str) -> String {
+    let clause = &*motes::sentence::render(clause, motes::sentence::Face::Shell);
     let mut chars = clause.chars();
     let first = chars.next();
     let word = chars.clone().next().is_some_and(char::is_alphabetic);

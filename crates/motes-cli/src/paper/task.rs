@@ -3,8 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use motes::algorithms::MEAN_FIELD;
 use motes::noise::{Noise, Purpose};
-use motes::settings::{Algorithm, Settings};
+use motes::settings::Settings;
 use motes::{Ended, Flow, Observer, Real, StepInfo};
 use motes_app::Error;
 use motes_app::carry::{self, Start, Watch};
@@ -191,7 +192,7 @@ impl Task {
             outcome.test_error = metrics.map(|m| m.test_error);
             outcome.lppd = metrics.map(|m| m.lppd);
         }
-        let gaussian = (settings.algorithm == Algorithm::MeanField).then(|| {
+        let gaussian = (settings.algorithm == &MEAN_FIELD).then(|| {
             let (mean, variance) = motes::summary::posterior_moments(model, &state).expect("a Gaussian");
             (mean, variance)
         });

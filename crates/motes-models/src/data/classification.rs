@@ -80,14 +80,14 @@ fn with_classes(
     most: usize,
 ) -> Result<Classification, DataError> {
     let target = match target {
-        Some(name) => table.position(name, "--target")?,
+        Some(name) => table.position(name, "`target`")?,
         None => table.names().len() - 1,
     };
-    let dropped = drop.iter().map(|name| table.position(name, "--drop")).collect::<Result<Vec<_>, _>>()?;
+    let dropped = drop.iter().map(|name| table.position(name, "`drop`")).collect::<Result<Vec<_>, _>>()?;
     let name = &table.names()[target];
     if dropped.contains(&target) {
         return Err(DataError(format!(
-            "{} leaves out the target column; choose another target with --target or keep it",
+            "{} leaves out the target column; choose another target with `target` or keep it",
             drop_option(name)
         )));
     }
@@ -125,7 +125,7 @@ pub fn features(table: &Table, names: &[String]) -> Result<Features, DataError> 
 /// One numeric column, by default the last, and how many of its values were missing.
 pub fn column(table: &Table, target: Option<&str>) -> Result<(Vec<f64>, usize), DataError> {
     let position = match target {
-        Some(name) => table.position(name, "--target")?,
+        Some(name) => table.position(name, "`target`")?,
         None => table.names().len() - 1,
     };
     let only = complete(table, &[position], None, Instead::Choose)?;
@@ -174,7 +174,7 @@ fn complete(
         let worst = (0..missing.len()).rev().max_by_key(|c| missing[*c]).unwrap_or(0);
         let name = &table.names()[worst];
         let instead = if Some(worst) == label || columns.len() == 1 {
-            Some("choose another with --target".to_string())
+            Some("choose another with `target`".to_string())
         } else {
             instead.of(name)
         };
@@ -231,11 +231,11 @@ fn find_classes(table: &Table, target: usize, rows: &[usize], most: usize) -> Re
     };
     Err(DataError(match found.len() {
         1 => format!(
-            "{file}, column {name}: the only class is {}; choose a column of {wanted} with --target or add rows of another class",
+            "{file}, column {name}: the only class is {}; choose a column of {wanted} with `target` or add rows of another class",
             quoted(found[0])
         ),
         n => format!(
-            "{file}, column {name}: there are {} classes ({}); choose a column of {wanted} with --target or keep the rows of {wanted} only",
+            "{file}, column {name}: there are {} classes ({}); choose a column of {wanted} with `target` or keep the rows of {wanted} only",
             if n > MOST_CLASSES { format!("more than {MOST_CLASSES}") } else { n.to_string() },
             list(found.into_iter())
         ),

@@ -250,7 +250,7 @@ impl Instead {
     pub fn of(self, column: &str) -> Option<String> {
         match self {
             Instead::Drop => Some(format!("leave the column out with {}", drop_option(column))),
-            Instead::Choose => Some("choose another column with --target".into()),
+            Instead::Choose => Some("choose another column with `target`".into()),
             Instead::Nothing => None,
         }
     }
@@ -286,7 +286,7 @@ fn shown(value: &str) -> String {
 /// The option that leaves a column out.
 pub(super) fn drop_option(name: &str) -> String {
     let plain = name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
-    format!("--drop {}", if plain { shown(name) } else { quoted(name) })
+    format!("`drop={}`", if plain { shown(name) } else { quoted(name) })
 }
 
 /// Some values in quotes, and how many more there are.

@@ -89,7 +89,7 @@ impl ImageSet {
             _ => (read_images(bytes, name)?, 1),
         };
         if planes != 1 && planes != channels {
-            let or = if planes == 3 { ", or train with --channels 3" } else { "" };
+            let or = if planes == 3 { ", or train with `channels=3`" } else { "" };
             return Err(DataError(format!(
                 "{name} has images of {planes} channels, not of {channels}; give others{or}"
             )));
@@ -218,7 +218,7 @@ impl Targets for ImageSet {
 fn enough(there: usize, limit: Option<usize>, name: &str) -> Result<usize, DataError> {
     match limit {
         Some(wanted) if wanted == 0 || wanted > there => Err(DataError(format!(
-            "cannot take {wanted} images of the {there} in {name}; choose --images from 1 to {there}"
+            "cannot take {wanted} images of the {there} in {name}; choose `images` from 1 to {there}"
         ))),
         wanted => Ok(wanted.unwrap_or(there)),
     }

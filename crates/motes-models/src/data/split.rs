@@ -15,7 +15,7 @@ pub struct Split {
 pub fn train_test_split(n: usize, fraction: f64, seed: u32) -> Result<Split, DataError> {
     if !(0.0..1.0).contains(&fraction) {
         return Err(DataError(format!(
-            "--test-fraction {fraction} is not a fraction; choose a number from 0 up to, but not including, 1"
+            "`test-fraction={fraction}` is not a fraction; choose a number from 0 up to, but not including, 1"
         )));
     }
     if fraction == 0.0 {
@@ -24,7 +24,7 @@ pub fn train_test_split(n: usize, fraction: f64, seed: u32) -> Result<Split, Dat
     let n_test = (fraction * n as f64).ceil() as usize;
     if n_test >= n {
         return Err(DataError(format!(
-            "--test-fraction {fraction} leaves none of {n} rows to train on; choose a smaller fraction or give more rows"
+            "`test-fraction={fraction}` leaves none of {n} rows to train on; choose a smaller fraction or give more rows"
         )));
     }
     let mut rows = permutation(n, seed);

@@ -26,7 +26,7 @@ impl Moments {
             let largest = column().fold(0.0f64, |s, v| s.max(v.abs()));
             if spread <= 8.0 * f64::EPSILON * largest {
                 return Err(DataError(format!(
-                    "column {} is constant, so it cannot be standardised; leave it out with {} or take features as they are with --no-standardize",
+                    "column {} is constant, so it cannot be standardised; leave it out with {} or take features as they are with `no-standardize`",
                     quoted(name),
                     drop_option(name)
                 )));

@@ -90,7 +90,7 @@ impl Mixture {
             .tolerance(TOLERANCE)
             .max_n_iterations(ITERATIONS)
             .fit(&DatasetBase::from(rows))
-            .map_err(|e| format!("the mixture could not be fitted ({e}); choose fewer --components"))?;
+            .map_err(|e| format!("the mixture could not be fitted ({e}); choose fewer `components`"))?;
         let mut parts = Vec::new();
         for (mean, covariance) in model.means().outer_iter().zip(model.covariances().outer_iter()) {
             let covariance: Vec<f64> = covariance.iter().copied().collect();

@@ -1,7 +1,8 @@
 //! One short run for every algorithm and every setting that changes what a step computes.
 
 use motes::Settings;
-use motes::settings::{Algorithm, InitParticles, JointUpdate, Preconditioner, StepDecay, WarmStart};
+use motes::algorithms::{EM, IPLA, JOINT_MH, MARGINAL_MH, MEAN_FIELD, PGD, PMGD, PQN, SOUL};
+use motes::settings::{InitParticles, JointUpdate, Preconditioner, StepDecay, WarmStart};
 
 use super::models::Gives;
 
@@ -15,7 +16,6 @@ pub struct Entry {
 /// All runs for clouds of n particles, `steps` long. Accept-reject begins at step 1; where it is all there is to see, the
 /// step size is `h_accept`.
 pub fn catalogue(n: usize, steps: u64, h: f64, h_accept: f64) -> Vec<Entry> {
-    use Algorithm as A;
     let base = Settings {
         particles: n,
         steps,
@@ -32,35 +32,33 @@ pub fn catalogue(n: usize, steps: u64, h: f64, h_accept: f64) -> Vec<Entry> {
     let mut add = |name: &str, settings: Settings, gives: Gives| {
         list.push(Entry { name: name.into(), settings, gives });
     };
-    for algorithm in [A::Pgd, A::Pqn, A::Pmgd, A::Soul, A::Em] {
+    for algorithm in [&PGD, &IPLA, &PQN, &PMGD, &SOUL, &EM] {
         add(&algorithm.to_string(), of(algorithm), Gives::All);
     }
     let init_particles = InitParticles::Value(0.5);
-    add("mean-field", Settings { init_particles, ..of(A::MeanField) }, Gives::All);
-    add("pmgd, numerical", of(A::Pmgd), Gives::NoMStep);
-    for algorithm in [A::Pgd, A::Pqn, A::Pmgd] {
+    add("mean-field", Settings { init_particles, ..of(&MEAN_FIELD) }, Gives::All);
+    add("pmgd, numerical", of(&PMGD), Gives::NoMStep);
+    for algorithm in [&PGD, &PQN, &PMGD] {
         add(&format!("{algorithm}, adjusted"), Settings { adjust: true, ..accepting(algorithm) }, Gives::All);
     }
-    add("marginal-mh", accepting(A::MarginalMh), Gives::All);
-    add("marginal-mh, numerical", accepting(A::MarginalMh), Gives::NoMStep);
+    add("marginal-mh", accepting(&MARGINAL_MH), Gives::All);
+    add("marginal-mh, numerical", accepting(&MARGINAL_MH), Gives::NoMStep);
     for joint_update in [JointUpdate::Pgd, JointUpdate::Pqn] {
-        let settings = Settings { joint_update, ..accepting(A::JointMh) };
+        let settings = Settings { joint_update, ..accepting(&JOINT_MH) };
         add(&format!("joint-mh, {joint_update}"), settings, Gives::All);
     }
     for word in Preconditioner::WORDS {
         let preconditioner = word.parse().expect("a word on the list");
-        add(&format!("pgd, {word}"), Settings { preconditioner, ..of(A::Pgd) }, Gives::All);
-        add(&format!("soul, {word}"), Settings { preconditioner, ..of(A::Soul) }, Gives::All);
+        add(&format!("pgd, {word}"), Settings { preconditioner, ..of(&PGD) }, Gives::All);
+        add(&format!("soul, {word}"), Settings { preconditioner, ..of(&SOUL) }, Gives::All);
     }
     let step_decay = Some(StepDecay { power: 0.6, scale: 3.0 });
     let grow = motes::settings::Growth(vec![(2, n + n / 2 + 1), (steps - 1, 2 * n + 3)]);
-    for algorithm in [A::Pgd, A::Pmgd, A::Soul, A::MarginalMh] {
+    for algorithm in [&PGD, &PMGD, &SOUL, &MARGINAL_MH] {
         let settings = Settings { step_decay, grow: grow.clone(), ..of(algorithm) };
         add(&format!("{algorithm}, decaying and growing"), settings, Gives::All);
     }
-    for (algorithm, warm) in
-        [(A::Pgd, None), (A::Pmgd, Some(A::Pgd)), (A::JointMh, None), (A::Soul, Some(A::Pqn))]
-    {
+    for (algorithm, warm) in [(&PGD, None), (&PMGD, Some(&PGD)), (&JOINT_MH, None), (&SOUL, Some(&PQN))] {
         let warm_start = Some(WarmStart { algorithm: warm, steps: 4 });
         add(&format!("{algorithm}, warm-started"), Settings { warm_start, ..of(algorithm) }, Gives::All);
     }
@@ -68,7 +66,7 @@ pub fn catalogue(n: usize, steps: u64, h: f64, h_accept: f64) -> Vec<Entry> {
     let warm_start = Some(WarmStart { algorithm: None, steps: 4 });
     add(
         "pgd, adam, adjusted, growing, warm-started",
-        Settings { preconditioner: adam, adjust: true, grow, warm_start, ..of(A::Pgd) },
+        Settings { preconditioner: adam, adjust: true, grow, warm_start, ..of(&PGD) },
         Gives::All,
     );
     list

@@ -1,6 +1,7 @@
 //! The regression table's rows: what is run, and what it must show.
 
-use motes::settings::{Algorithm, InitParticles, JointUpdate, Preconditioner};
+use motes::algorithms::{Algorithm, EM, IPLA, JOINT_MH, MARGINAL_MH, PGD, PMGD, PQN, SOUL};
+use motes::settings::{InitParticles, InitTheta, JointUpdate, Preconditioner};
 use motes::{Flow, Model, Real, Settings, StepInfo};
 use motes_models::Hierarchical;
 
@@ -20,7 +21,7 @@ const REPLICATES: u64 = 16;
 /// One algorithm at one (N, h, D) and precision.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    pub algorithm: Algorithm,
+    pub algorithm: &'static Algorithm,
     pub preconditioner: Preconditioner,
     pub joint_update: JointUpdate,
     pub adjust: bool,
@@ -35,7 +36,7 @@ pub struct Row {
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut name = self.algorithm.to_string();
-        if self.algorithm == Algorithm::JointMh {
+        if self.algorithm == &JOINT_MH {
             name += &format!("/{}", self.joint_update);
         }
         if self.preconditioner != Preconditioner::None {
@@ -63,11 +64,11 @@ pub struct Expected {
 impl Row {
     /// The row without its accept-reject step, if it has one.
     pub fn unadjusted(&self) -> Option<Row> {
-        let algorithm = match (self.algorithm, self.joint_update) {
-            (Algorithm::MarginalMh, _) => Algorithm::Pmgd,
-            (Algorithm::JointMh, JointUpdate::Pgd) => Algorithm::Pgd,
-            (Algorithm::JointMh, JointUpdate::Pqn) => Algorithm::Pqn,
-            (other, _) if self.adjust => other,
+        let algorithm: &'static Algorithm = match (self.algorithm.name, self.joint_update) {
+            ("marginal-mh", _) => &PMGD,
+            ("joint-mh", JointUpdate::Pgd) => &PGD,
+            ("joint-mh", JointUpdate::Pqn) => &PQN,
+            _ if self.adjust => self.algorithm,
             _ => return None,
         };
         Some(Row { algorithm, adjust: false, ..*self })
@@ -81,11 +82,12 @@ impl Row {
             Preconditioner::Diagonal => 1.0,
             _ => return None,
         };
-        match self.algorithm {
-            Algorithm::Pgd => Some(theory::pgd(gradient_factor, n, h, d)),
-            Algorithm::Pqn => Some(theory::pgd(1.0, n, h, d)),
-            Algorithm::Pmgd => Some(theory::pmgd(n, h, d)),
-            Algorithm::Soul => Some(theory::soul(gradient_factor, n, h, d)),
+        match self.algorithm.name {
+            "pgd" => Some(theory::pgd(gradient_factor, n, h, d)),
+            "ipla" => Some(theory::ipla(n, h, d)),
+            "pqn" => Some(theory::pgd(1.0, n, h, d)),
+            "pmgd" => Some(theory::pmgd(n, h, d)),
+            "soul" => Some(theory::soul(gradient_factor, n, h, d)),
             _ => None,
         }
     }
@@ -94,12 +96,12 @@ impl Row {
         let Row { n, h, d, .. } = *self;
         let over_n = 1.0 / (n * d) as f64;
         let unknown = Expected { theta_variance: None, variance: None, deviations: None, memory: 4.0 / h };
-        match (self.algorithm, self.linear()) {
-            (Algorithm::MarginalMh, _) => {
+        match (self.algorithm.name, self.linear()) {
+            ("marginal-mh", _) => {
                 let (theta, x) = theory::pi_n(n, d);
                 Expected { theta_variance: Some(theta), variance: Some((x, 0.0)), ..unknown }
             }
-            (Algorithm::JointMh, _) => Expected { variance: Some((0.5, 2.0 * over_n)), ..unknown },
+            ("joint-mh", _) => Expected { variance: Some((0.5, 2.0 * over_n)), ..unknown },
             (_, Some(law)) if self.adjust => {
                 let memory = 2.0 / (1.0 - law.rho);
                 Expected { variance: Some((0.5, over_n)), memory, ..unknown }
@@ -136,7 +138,7 @@ impl Row {
             adjust_after: burn_in / 2,
             joint_update: self.joint_update,
             // One off theta_*, which lies near 10.
-            init_theta: if self.start_is_computed() { 0.0 } else { 9.0 },
+            init_theta: if self.start_is_computed() { InitTheta::Model } else { InitTheta::Value(9.0) },
             init_particles: InitParticles::Value(if quiet { 22.0 } else { 11.0 }),
             seed,
             keep_clouds: 0,
@@ -145,7 +147,7 @@ impl Row {
     }
 
     fn start_is_computed(&self) -> bool {
-        matches!(self.algorithm, Algorithm::Pmgd | Algorithm::MarginalMh)
+        matches!(self.algorithm.name, "pmgd" | "marginal-mh")
     }
 }
 
@@ -213,7 +215,7 @@ fn measure<F: Real>(
     }
 }
 
-fn row(algorithm: Algorithm, n: usize, h: f64, d: usize, double: bool) -> Row {
+fn row(algorithm: &'static Algorithm, n: usize, h: f64, d: usize, double: bool) -> Row {
     Row {
         algorithm,
         preconditioner: Preconditioner::None,
@@ -229,7 +231,6 @@ fn row(algorithm: Algorithm, n: usize, h: f64, d: usize, double: bool) -> Row {
 
 /// All rows.
 pub fn table() -> Vec<Row> {
-    use Algorithm as A;
     let mut rows = Vec::new();
     let mut grid = |steps: &[(usize, [f64; 2])], make: &dyn Fn(usize, f64, usize) -> Row| {
         for (i, n) in [1, 2, 10, 100].into_iter().enumerate() {
@@ -240,44 +241,45 @@ pub fn table() -> Vec<Row> {
             }
         }
     };
-    let plain = |a: Algorithm| move |n, h, d| row(a, n, h, d, true);
+    let plain = |a: &'static Algorithm| move |n, h, d| row(a, n, h, d, true);
     // With plain gradients h (D + 1) must stay below 2.
     let small = [(1, [0.1, 0.5]), (3, [0.1, 0.3]), (50, [0.02, 0.035])];
     let large = [(1, [0.1, 0.5]), (3, [0.2, 0.7]), (50, [0.1, 0.4])];
-    grid(&small, &plain(A::Pgd));
-    grid(&large, &plain(A::Pqn));
-    grid(&large, &plain(A::Pmgd));
-    grid(&small, &plain(A::Soul));
+    grid(&small, &plain(&PGD));
+    grid(&small, &plain(&IPLA));
+    grid(&large, &plain(&PQN));
+    grid(&large, &plain(&PMGD));
+    grid(&small, &plain(&SOUL));
     let few = [(1, [0.1, 0.6]), (3, [0.1, 0.3])];
-    let diagonal = |a: Algorithm| {
+    let diagonal = |a: &'static Algorithm| {
         move |n, h, d| Row { preconditioner: Preconditioner::Diagonal, ..row(a, n, h, d, true) }
     };
-    grid(&few, &diagonal(A::Pgd));
-    grid(&few, &diagonal(A::Soul));
-    grid(&[(3, [0.1, 0.6])], &|n, h, d| Row { numerical: true, ..row(A::Pmgd, n, h, d, true) });
+    grid(&few, &diagonal(&PGD));
+    grid(&few, &diagonal(&SOUL));
+    grid(&[(3, [0.1, 0.6])], &|n, h, d| Row { numerical: true, ..row(&PMGD, n, h, d, true) });
 
     for double in [false, true] {
         for preconditioner in [Preconditioner::Adagrad, Preconditioner::Rmsprop, Preconditioner::Adam] {
             for (n, h, d) in [(2, 0.2, 1), (10, 0.1, 3), (100, 0.05, 3), (10, 0.1, 50)] {
-                rows.push(Row { preconditioner, ..row(A::Pgd, n, h, d, double) });
+                rows.push(Row { preconditioner, ..row(&PGD, n, h, d, double) });
             }
         }
-        for algorithm in [A::Pgd, A::Pqn, A::Pmgd] {
+        for algorithm in [&PGD, &PQN, &PMGD] {
             for (n, h, d) in [(100, 0.4, 1), (100, 0.3, 3)] {
                 rows.push(Row { adjust: true, ..row(algorithm, n, h, d, double) });
             }
         }
         for (n, h, d) in [(1, 0.5, 1), (2, 0.5, 1), (1, 0.3, 3), (10, 0.3, 1), (10, 0.15, 3), (50, 0.2, 1)] {
-            rows.push(row(A::MarginalMh, n, h, d, double));
+            rows.push(row(&MARGINAL_MH, n, h, d, double));
         }
         for joint_update in [JointUpdate::Pgd, JointUpdate::Pqn] {
             for (n, h, d) in [(50, 0.15, 1), (100, 0.1, 1), (20, 0.1, 3)] {
-                rows.push(Row { joint_update, ..row(A::JointMh, n, h, d, double) });
+                rows.push(Row { joint_update, ..row(&JOINT_MH, n, h, d, double) });
             }
         }
     }
     for (d, double) in [(1, false), (3, true), (50, false), (50, true)] {
-        rows.push(row(A::Em, 1, 1.0, d, double));
+        rows.push(row(&EM, 1, 1.0, d, double));
     }
     rows
 }

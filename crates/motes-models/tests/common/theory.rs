@@ -79,21 +79,40 @@ pub fn pgd_matrix(a: f64, h: f64) -> Matrix {
 
 /// PGD (a = D), and PQN or PGD with the diagonal Lambda (a = 1).
 pub fn pgd(a: f64, n: usize, h: f64, d: usize) -> Stationary {
-    let matrix = pgd_matrix(a, h);
-    let mut noise = [[0.0; 3]; 3];
-    noise[1][1] = 2.0 * h / (n * d) as f64;
-    let s = stationary(&matrix, &noise);
+    langevin(ThetaStep { c: h * a, q: 0.0 }, false, n, h, d)
+}
+
+/// IPLA: PGD with noise of variance 2h/N on theta.
+pub fn ipla(n: usize, h: f64, d: usize) -> Stationary {
+    langevin(ThetaStep { c: h * d as f64, q: 2.0 * h / n as f64 }, false, n, h, d)
+}
+
+/// A step of theta, e' = (1 - c) e + c nu plus noise of variance q: c = h a for a gradient or Newton step, 1 for an M-step.
+#[derive(Clone, Copy, Debug)]
+pub struct ThetaStep {
+    pub c: f64,
+    pub q: f64,
+}
+
+/// Langevin moves of n particles, theta from the old ones or (`first`) from the new ones.
+pub fn langevin(theta: ThetaStep, first: bool, n: usize, h: f64, d: usize) -> Stationary {
+    let (c, r, w) = (theta.c, 1.0 - 2.0 * h, 2.0 * h / (n * d) as f64);
+    let (matrix, noise): (Matrix, Matrix) = if first {
+        (
+            [[1.0 - c + c * h, c * r, 0.0], [h, r, 0.0], [0.0; 3]],
+            [[c * c * w, c * w, 0.0], [c * w, w, 0.0], [0.0; 3]],
+        )
+    } else {
+        ([[1.0 - c, c, 0.0], [h, r, 0.0], [0.0; 3]], [[0.0; 3], [0.0, w, 0.0], [0.0; 3]])
+    };
+    let on_theta: Matrix = [[theta.q, 0.0, 0.0], [0.0; 3], [0.0; 3]];
+    let s = stationary(&matrix, &sum(&noise, &on_theta));
     Stationary { theta: s[0][0], x: s[1][1] + deviations(n, h, d), rho: radius(&matrix) }
 }
 
-/// PMGD, where theta is the overall mean.
-pub fn pmgd(n: usize, h: f64, d: usize) -> Stationary {
-    let theta = 2.0 / ((n * d) as f64 * (2.0 - h));
-    Stationary { theta, x: theta + deviations(n, h, d), rho: (1.0 - h).abs() }
-}
-
-/// SOUL: N moves nu' = (1 - 2h) nu + h e + noise from the last state, then e' = e + h a (their mean - e).
-pub fn soul(a: f64, n: usize, h: f64, d: usize) -> Stationary {
+/// A chain of n serial moves at e from the last state of the one before, theta from the old or (`first`) the new chain.
+pub fn chain(theta: ThetaStep, first: bool, n: usize, h: f64, d: usize) -> Stationary {
+    let c = theta.c;
     // (e, nu, s) where s gathers the mean of the chain.
     let (r, w) = (1.0 - 2.0 * h, 1.0 / n as f64);
     let one_move: Matrix = [[1.0, 0.0, 0.0], [h, r, 0.0], [w * h, w * r, 1.0]];
@@ -107,16 +126,32 @@ pub fn soul(a: f64, n: usize, h: f64, d: usize) -> Stationary {
         spread = sum(&congruent(&one_move, &spread), &noise);
         states.push((map[1], spread[1][1]));
     }
-    let theta_step: Matrix = [[1.0 - h * a, 0.0, h * a], [0.0, 1.0, 0.0], [0.0; 3]];
-    let mut matrix = product(&theta_step, &map);
-    matrix.iter_mut().for_each(|row| row[2] = 0.0); // s starts at 0 in each chain
-    let s = stationary(&matrix, &congruent(&theta_step, &spread));
+    map.iter_mut().for_each(|row| row[2] = 0.0); // s starts at 0 in each chain
+    let (matrix, spread) = if first {
+        let theta_step: Matrix = [[1.0 - c, 0.0, c], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+        (product(&theta_step, &map), congruent(&theta_step, &spread))
+    } else {
+        ([[1.0 - c, 0.0, c], map[1], map[2]], spread)
+    };
+    let on_theta: Matrix = [[theta.q, 0.0, 0.0], [0.0; 3], [0.0; 3]];
+    let s = stationary(&matrix, &sum(&spread, &on_theta));
     let nu = states.iter().map(|(m, spread)| {
         let quadratic: f64 = (0..2).map(|i| (0..2).map(|j| m[i] * s[i][j] * m[j]).sum::<f64>()).sum();
         quadratic + spread
     });
-    let chain = nu.sum::<f64>() / n as f64;
-    Stationary { theta: s[0][0], x: chain + deviations(1, h, d), rho: radius(&matrix) }
+    let mean = nu.sum::<f64>() / n as f64;
+    Stationary { theta: s[0][0], x: mean + deviations(1, h, d), rho: radius(&matrix) }
+}
+
+/// PMGD, where theta is the overall mean.
+pub fn pmgd(n: usize, h: f64, d: usize) -> Stationary {
+    let theta = 2.0 / ((n * d) as f64 * (2.0 - h));
+    Stationary { theta, x: theta + deviations(n, h, d), rho: (1.0 - h).abs() }
+}
+
+/// SOUL: theta by a gradient step (a = D, or 1 with the diagonal Lambda) over the chain just made.
+pub fn soul(a: f64, n: usize, h: f64, d: usize) -> Stationary {
+    chain(ThetaStep { c: h * a, q: 0.0 }, true, n, h, d)
 }
 
 /// marginal-mh: pi_N, for every h.

@@ -69,7 +69,7 @@ pub fn correlated() -> Classification {
     Noise::new(11, Purpose::Data).normals_f64(0, 0, &mut z);
     let features: Vec<f64> =
         z.chunks(d + 1).flat_map(|z| (0..d).map(|j| 0.6 * z[j] + 0.8 * z[d]).collect::<Vec<_>>()).collect();
-    let coin = Noise::new(11, Purpose::Split);
+    let coin = Noise::new(11, Purpose::Batch);
     let weights = [1.5, -0.5, 1.0, 0.2];
     let label = |(i, f): (usize, &[f64])| {
         let u = f.iter().zip(weights).map(|(f, w)| f * w).sum::<f64>() - 0.8;

@@ -1,10 +1,12 @@
 //! Particle marginal gradient descent.
 
-use super::{Composition, Order};
+use super::{Algorithm, Composition, Order};
 use crate::moves::Move;
 use crate::rules::Rule;
 
 /// Alg. 3: each particle by eq. W2gradalg at theta_k = theta_*(X_k^{1:N}), then theta_{k+1} = theta_*(X_{k+1}^{1:N}).
-pub fn pmgd(movement: Move) -> Composition {
-    Composition { rule: Rule::MStep, movement, order: Order::ParticlesFirst }
-}
+pub static PMGD: Algorithm = Algorithm {
+    name: "pmgd",
+    about: "particle marginal gradient descent",
+    compose: |s| Composition { rule: Rule::MStep, movement: Move::langevin(s), order: Order::ParticlesFirst },
+};

@@ -1,11 +1,12 @@
-//! Stochastic optimisation via unadjusted Langevin (De Bortoli et al. 2021).
+//! Stochastic optimisation via unadjusted Langevin.
 
-use super::{Composition, Order};
+use super::{Algorithm, Composition, Order};
 use crate::moves::Move;
 use crate::rules::Rule;
-use crate::settings::Preconditioner;
 
 /// Eq. SOUL: N serial moves at theta_k from the last chain's last state, then theta by eq. IW2gradalg11 over that chain.
-pub fn soul(preconditioner: Preconditioner) -> Composition {
-    Composition { rule: Rule::Gradient(preconditioner), movement: Move::Chain, order: Order::ParticlesFirst }
-}
+pub static SOUL: Algorithm = Algorithm {
+    name: "soul",
+    about: "one serial Langevin chain per step",
+    compose: |s| Composition { rule: Rule::gradient(s), movement: Move::Chain, order: Order::ParticlesFirst },
+};

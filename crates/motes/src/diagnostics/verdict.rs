@@ -62,8 +62,8 @@ impl Diagnostics {
             halves.into_iter().find(accepted).map(|h| two_digits(h.min(safe)))
         };
         let remedy = |suggestion: Option<f64>| match suggestion {
-            Some(h) => format!("try --step-size {h}"),
-            None => "try a much smaller --step-size".into(),
+            Some(h) => format!("try `step-size={h}`"),
+            None => "try a much smaller `step-size`".into(),
         };
         if let Some(rate) = judged.filter(|a| *a < STUCK) {
             // Accepting the whole cloud at once degenerates with N and D_x: a step that suits one particle may not do.
@@ -91,12 +91,12 @@ impl Diagnostics {
             let worst = drift.max_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()));
             if let Some((i, drift)) = worst.filter(|(_, drift)| drift.abs() > DRIFT) {
                 let faster = match model.m_step().is_some() && !settings.theta_is_computed() {
-                    true => ", or use --algorithm pmgd, whose theta follows the particles at once",
+                    true => ", or use `algorithm=pmgd`, whose theta follows the particles at once",
                     false => "",
                 };
                 diagnostics.verdict = "still-moving";
                 diagnostics.advice = Some(format!(
-                    "{} was still moving after burn-in (its second half lies {:.1} standard deviations from its first); run again with --steps {} or more{faster}",
+                    "{} was still moving after burn-in (its second half lies {:.1} standard deviations from its first); run again with `steps={}` or more{faster}",
                     model.theta_names()[i],
                     drift.abs(),
                     4 * settings.steps

@@ -32,7 +32,7 @@ impl Trouble {
     pub fn at(self, k: u64, h: f64) -> Error {
         match self {
             Trouble::Model(ModelError::Reject(reason)) => {
-                Error::Rejected { step: k + 1, reason, h, suggestion: h / 2.0 }
+                Error::Rejected { step: k + 1, reason, h, suggestion: h / 2.0, kept: false }
             }
             Trouble::Model(source) => Error::Model { step: k, source },
             Trouble::OutOfRange(norm) => diverged(k, "|x|", norm, h),

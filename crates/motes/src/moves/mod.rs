@@ -9,6 +9,8 @@ mod whole_cloud;
 pub use shadow::{Shadow, shadow_acceptance};
 pub(crate) use variational::{draw, softplus};
 
+use crate::settings::Settings;
+
 /// How particles move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
@@ -24,6 +26,13 @@ pub enum Move {
     Variational,
     /// There are no particles.
     Nothing,
+}
+
+impl Move {
+    /// Every particle by itself, accepted or rejected if the settings say so.
+    pub fn langevin(settings: &Settings) -> Self {
+        if settings.adjust { Move::Mala } else { Move::Ula }
+    }
 }
 
 /// What a step reports besides the new state.

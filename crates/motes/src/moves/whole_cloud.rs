@@ -4,7 +4,7 @@ use super::Moves;
 use super::langevin::{Trouble, known, log_kernel};
 use crate::algorithms::Collect;
 use crate::blocks::{for_each, for_each2};
-use crate::step::{Stepper, Worker};
+use crate::step::{StepSizes, Stepper, Worker};
 use crate::{At, Error, ModelError, Real, State, Want};
 
 impl<F: Real> Stepper<'_, F> {
@@ -12,7 +12,12 @@ impl<F: Real> Stepper<'_, F> {
     ///
     /// The ratio is eq. acceptprob (psi = theta_*(Z), marginal-mh) or eq. acceptprobjoint (psi = u(theta, X), joint-mh):
     /// in both, densities and kernels belong to theta at X and to psi at Z. A rejection keeps theta and X.
-    pub(crate) fn whole_cloud_step(&mut self, state: &mut State<F>, h: f64) -> Result<Moves, Error> {
+    pub(crate) fn whole_cloud_step(
+        &mut self,
+        state: &mut State<F>,
+        sizes: StepSizes,
+    ) -> Result<Moves, Error> {
+        let h = sizes.h;
         let (n, k, d) = (state.cloud.n(), state.k, self.kit.model.d_x());
         let (kit, blocks, width, sums_len) = (&self.kit, self.kit.blocks, self.kit.width, self.kit.sums_len);
         let collect = kit.composition.collect();
@@ -48,7 +53,7 @@ impl<F: Real> Stepper<'_, F> {
 
         let psi = &mut self.psi[..];
         psi.copy_from_slice(theta);
-        kit.update_by(k, h, z, slots, psi, memory)?;
+        kit.update_by(k, sizes, z, slots, psi, memory)?;
 
         // Backward: the same sums for the move from (psi, Z) back to X. A Z that the model rejects is a rejection.
         let (z, psi) = (&*z, &*psi);

@@ -74,10 +74,7 @@ impl TraceFile {
         if self.bytes < bytes {
             return Err(Error::File {
                 path: self.path.clone(),
-                problem: format!(
-                    "has lost rows ({} of {bytes} bytes are left); start again with fit --config",
-                    self.bytes
-                ),
+                problem: format!("has lost rows ({} of {bytes} bytes are left); `fit-again()`", self.bytes),
             });
         }
         let cut = self.file.get_ref().set_len(bytes).and_then(|()| self.file.seek(SeekFrom::End(0)));
@@ -100,7 +97,7 @@ impl TraceFile {
 
 fn not_empty(run: &Path) -> Error {
     Error::Settings(format!(
-        "{} is not empty and is left as it is; choose another --out, or continue that run with `motes resume`",
+        "{} is not empty and is left as it is; choose another `out`, or continue that run with `resume()`",
         run.display()
     ))
 }

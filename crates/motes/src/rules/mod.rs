@@ -8,14 +8,20 @@ pub(crate) use linear::{cholesky_solve, row_sum_norm};
 pub(crate) use maximise::maximise;
 pub use precondition::{memory_len, precondition};
 
-use crate::settings::Preconditioner;
+use crate::noise::Noise;
+use crate::settings::{Preconditioner, Settings};
 use crate::{Error, Model, Real};
 
 /// How theta moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rule {
-    /// theta + h Lambda mean gradient (eqs. IW2gradalg11 and IW2gradalg2).
-    Gradient(Preconditioner),
+    /// theta + h Lambda mean gradient, with theta's own rate in place of h where it has one (eqs. IW2gradalg11 and IW2gradalg2).
+    Gradient {
+        /// Lambda.
+        preconditioner: Preconditioner,
+        /// Whether theta gets Langevin noise too, sqrt(2h/N) standard normals.
+        noise: bool,
+    },
     /// theta - h [sum of Hessians]^-1 sum of gradients (eq. newtonalg).
     Newton,
     /// theta_*(x^{1:N}), the maximiser given the cloud: closed, or numerical and warm-started where there is no closed form.
@@ -25,11 +31,16 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// The gradient step that the settings describe.
+    pub fn gradient(settings: &Settings) -> Self {
+        Rule::Gradient { preconditioner: settings.preconditioner, noise: false }
+    }
+
     /// How many numbers are summed over the blocks for this rule.
     pub fn sums_len<F: Real>(self, model: &dyn Model<F>) -> usize {
         let d = model.d_theta();
         match self {
-            Rule::Gradient(_) => d,
+            Rule::Gradient { .. } => d,
             Rule::Newton => d + d * d,
             Rule::MStep => model.m_step().map_or(0, |m| m.statistics_len()),
             Rule::ExactEm => 0,
@@ -38,15 +49,21 @@ impl Rule {
 
     /// Moves theta by the sums over all n particles. `memory` is the preconditioner's.
     pub(crate) fn update<F: Real>(self, model: &dyn Model<F>, step: ThetaStep<'_>) -> Result<(), Error> {
-        let ThetaStep { k, h, n, sums, theta, memory } = step;
+        let ThetaStep { k, h, rate, n, noise, sums, theta, memory } = step;
         let d = theta.len();
         match self {
-            Rule::Gradient(kind) => {
+            Rule::Gradient { preconditioner, noise: noisy } => {
                 let gradient = &mut sums[..d];
                 gradient.iter_mut().for_each(|g| *g /= n as f64);
-                precondition(kind, model.theta_terms(), k, gradient, memory);
-                for (t, g) in theta.iter_mut().zip(gradient) {
-                    *t += h * *g;
+                precondition(preconditioner, model.theta_terms(), k, gradient, memory);
+                for (t, g) in theta.iter_mut().zip(&*gradient) {
+                    *t += rate * *g;
+                }
+                if noisy {
+                    let scale = (2.0 * rate / n as f64).sqrt();
+                    let w = gradient;
+                    noise.normals_f64(k, 0, w);
+                    theta.iter_mut().zip(w).for_each(|(t, w)| *t += scale * *w);
                 }
             }
             Rule::Newton => {
@@ -77,7 +94,11 @@ impl Rule {
 pub(crate) struct ThetaStep<'a> {
     pub k: u64,
     pub h: f64,
+    /// The step size of theta, where it follows its gradient.
+    pub rate: f64,
     pub n: usize,
+    /// For noise on theta.
+    pub noise: &'a Noise,
     pub sums: &'a mut [f64],
     pub theta: &'a mut [f64],
     pub memory: &'a mut [f64],

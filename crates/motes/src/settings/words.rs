@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::algorithms::Algorithm;
 use crate::error::did_you_mean;
+use crate::{Model, Real};
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident, $what:literal, $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)?) => {
@@ -61,27 +63,6 @@ pub fn unknown(what: &str, word: &str, words: &[&str]) -> String {
     let guess =
         did_you_mean(word, words.iter().copied()).map(|w| format!("did you mean {w}? ")).unwrap_or_default();
     format!("there is no {what} '{word}'; {guess}choose one of {}", words.join(", "))
-}
-
-words! {
-    /// The named algorithms.
-    Algorithm, "algorithm",
-    /// Particle gradient descent.
-    Pgd = "pgd",
-    /// Particle quasi-Newton.
-    Pqn = "pqn",
-    /// Particle marginal gradient descent.
-    Pmgd = "pmgd",
-    /// Stochastic optimisation via unadjusted Langevin: one serial chain.
-    Soul = "soul",
-    /// Exact expectation-maximisation.
-    Em = "em",
-    /// Mean-field Gaussian variational inference.
-    MeanField = "mean-field",
-    /// Metropolis-Hastings on the whole cloud with the PMGD proposal.
-    MarginalMh = "marginal-mh",
-    /// Metropolis-Hastings on theta and the whole cloud with the PGD or PQN proposal.
-    JointMh = "joint-mh",
 }
 
 words! {
@@ -189,7 +170,7 @@ string_serde!(Growth);
 #[serde(try_from = "String", into = "String")]
 pub struct WarmStart {
     /// Which algorithm.
-    pub algorithm: Option<Algorithm>,
+    pub algorithm: Option<&'static Algorithm>,
     /// The number of steps K.
     pub steps: u64,
 }
@@ -238,7 +219,7 @@ impl FromStr for InitParticles {
             _ if text == "prior" => Ok(InitParticles::Prior),
             Ok(v) if v.is_finite() => Ok(InitParticles::Value(v)),
             _ => Err(format!(
-                "'{text}' is neither a finite number nor prior; write for example --init-particles 0"
+                "'{text}' is neither a finite number nor prior; write for example `init-particles=0`"
             )),
         }
     }
@@ -254,3 +235,44 @@ impl fmt::Display for InitParticles {
 }
 
 string_serde!(InitParticles);
+
+/// Where theta starts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum InitTheta {
+    /// Every component at this value.
+    Value(f64),
+    /// A value for each component.
+    Vector(Vec<f64>),
+    /// Where the model says.
+    #[default]
+    Model,
+}
+
+impl From<f64> for InitTheta {
+    fn from(value: f64) -> Self {
+        InitTheta::Value(value)
+    }
+}
+
+impl InitTheta {
+    /// The values that were given.
+    pub fn values(&self) -> &[f64] {
+        match self {
+            InitTheta::Value(value) => std::slice::from_ref(value),
+            InitTheta::Vector(values) => values,
+            InitTheta::Model => &[],
+        }
+    }
+
+    /// theta_0 of a model, for a run with this seed.
+    pub fn of_model<F: Real>(&self, model: &dyn Model<F>, seed: u64) -> Vec<f64> {
+        let mut theta = vec![0.0; model.d_theta()];
+        match self {
+            InitTheta::Value(value) => theta.fill(*value),
+            InitTheta::Vector(values) => theta.copy_from_slice(values),
+            InitTheta::Model => model.start(seed, &mut theta),
+        }
+        theta
+    }
+}

@@ -1,6 +1,7 @@
 //! Logistic regression: Fig. 3, Tab. 1 and Tab. 3.
 
-use motes::settings::{Algorithm, InitParticles, Settings, WarmStart};
+use motes::algorithms::{Algorithm, MEAN_FIELD, PGD, PMGD, PQN, SOUL};
+use motes::settings::{InitParticles, Settings, WarmStart};
 
 use super::{Plan, Shown, fewer};
 use crate::paper::axis::Axis;
@@ -11,13 +12,8 @@ use crate::paper::task::{Data, Keep, Outcome, Task};
 use crate::paper::verdict::{Printed, Stats, Verdict};
 use motes_app::report::stats::marginal;
 
-const ALGORITHMS: [(Algorithm, &str); 5] = [
-    (Algorithm::Pgd, "PGD"),
-    (Algorithm::Pqn, "PQN"),
-    (Algorithm::Pmgd, "PMGD"),
-    (Algorithm::Soul, "SOUL"),
-    (Algorithm::MeanField, "MFG-VI"),
-];
+const ALGORITHMS: [(&'static Algorithm, &str); 5] =
+    [(&PGD, "PGD"), (&PQN, "PQN"), (&PMGD, "PMGD"), (&SOUL, "SOUL"), (&MEAN_FIELD, "MFG-VI")];
 const PARTICLES: [usize; 3] = [1, 10, 100];
 /// Steps of a long run, and those before it counts.
 const LONG: (u64, u64) = (20_000, 2_000);
@@ -65,13 +61,13 @@ fn data(split: &str, replicate: u32) -> Data {
 }
 
 /// Algorithms share no noise, so that none agrees with another for that reason.
-fn seed(algorithm: Algorithm, replicate: u32) -> u64 {
+fn seed(algorithm: &'static Algorithm, replicate: u32) -> u64 {
     let place = ALGORITHMS.iter().position(|(a, _)| *a == algorithm).unwrap_or(0) as u64;
     place << 32 | u64::from(replicate)
 }
 
 /// K = 400, k_b = 200, h = 0.01, all initial values 0.
-fn settings(algorithm: Algorithm, particles: usize, replicate: u32) -> Settings {
+fn settings(algorithm: &'static Algorithm, particles: usize, replicate: u32) -> Settings {
     let (steps, burn_in, seed) = (400, 200, seed(algorithm, replicate));
     Settings {
         algorithm,
@@ -179,7 +175,7 @@ fn why_of_fresh(split: &str, row: &[Cell], fixed: usize) -> &'static str {
 }
 
 /// The warm starts of erratum 4.
-const WARM: [(Algorithm, &str); 2] = [(Algorithm::Pgd, "pgd"), (Algorithm::Pmgd, "pmgd")];
+const WARM: [(&'static Algorithm, &str); 2] = [(&PGD, "pgd"), (&PMGD, "pmgd")];
 
 pub fn table3_jobs(plan: Plan) -> Vec<Job> {
     let mut jobs = replicate_jobs(plan);
@@ -300,9 +296,10 @@ pub fn fig3_jobs(_plan: Plan) -> Vec<Job> {
     let data = data("fixed", 0);
     let from = |start: f64| {
         let run = |(algorithm, _)| {
-            let theta = if algorithm == Algorithm::Pmgd { 0.0 } else { start };
+            let theta = if algorithm == &PMGD { 0.0 } else { start };
             let init_particles = InitParticles::Value(start);
-            let settings = Settings { init_theta: theta, init_particles, ..settings(algorithm, 100, 0) };
+            let settings =
+                Settings { init_theta: theta.into(), init_particles, ..settings(algorithm, 100, 0) };
             Task { data, settings, keep }
         };
         ALGORITHMS.map(run).to_vec()
@@ -313,7 +310,7 @@ pub fn fig3_jobs(_plan: Plan) -> Vec<Job> {
         steps: 6000,
         burn_in: 1000,
         keep_clouds: 64,
-        ..settings(Algorithm::Pgd, 100, 1)
+        ..settings(&PGD, 100, 1)
     };
     let reference = Task { data, settings, keep: Keep { trace_every: 0, ..keep } };
     vec![
@@ -342,11 +339,7 @@ pub fn fig3(_plan: Plan, outcomes: &Outcomes) -> Shown {
     let mut curves: Vec<Vec<(f64, f64)>> = Vec::new();
     for (i, (algorithm, _)) in ALGORITHMS.into_iter().enumerate() {
         let values = &outcomes["fig3-zero"][i].coordinate;
-        curves.push(if algorithm == Algorithm::MeanField {
-            normal(values[0], values[1])
-        } else {
-            kde(values)
-        });
+        curves.push(if algorithm == &MEAN_FIELD { normal(values[0], values[1]) } else { kde(values) });
     }
     curves.push(kde(&reference.coordinate));
     let span = |f: fn(&(f64, f64)) -> f64| curves.iter().flatten().map(f).collect::<Vec<f64>>();

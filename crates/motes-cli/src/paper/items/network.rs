@@ -1,6 +1,7 @@
 //! The Bayesian neural network: Fig. 4 and Tab. 2.
 
-use motes::settings::{Algorithm, InitParticles, Preconditioner, Settings};
+use motes::algorithms::{Algorithm, PGD, PMGD, PQN, SOUL};
+use motes::settings::{InitParticles, Preconditioner, Settings};
 
 use super::logistic::kde;
 use super::{Plan, Shown, fewer};
@@ -11,8 +12,8 @@ use crate::paper::table::{Place, Table};
 use crate::paper::task::{Data, Keep, Outcome, Task};
 use crate::paper::verdict::{Printed, Stats};
 
-const ALGORITHMS: [(Algorithm, &str); 4] =
-    [(Algorithm::Pgd, "PGD"), (Algorithm::Pqn, "PQN"), (Algorithm::Pmgd, "PMGD"), (Algorithm::Soul, "SOUL")];
+const ALGORITHMS: [(&'static Algorithm, &str); 4] =
+    [(&PGD, "PGD"), (&PQN, "PQN"), (&PMGD, "PMGD"), (&SOUL, "SOUL")];
 const PARTICLES: [usize; 3] = [1, 10, 100];
 /// The weight of the middle pixel, row 14 and column 14 of 28, into the first hidden unit.
 const COORDINATE: usize = 14 * 28 + 14;
@@ -39,8 +40,8 @@ const TIMES: [[Printed; 3]; 4] = [
 ];
 
 /// K = 500, h = 0.1, weights from the prior, the heuristic Lambda for PGD and SOUL, a fresh split for each replicate.
-fn job((algorithm, name): (Algorithm, &str), particles: usize, r: u32) -> Job {
-    let heuristic = matches!(algorithm, Algorithm::Pgd | Algorithm::Soul);
+fn job((algorithm, name): (&'static Algorithm, &str), particles: usize, r: u32) -> Job {
+    let heuristic = matches!(algorithm.name, "pgd" | "soul");
     let place = ALGORITHMS.iter().position(|(a, _)| *a == algorithm).unwrap_or(0);
     let traced = particles == 100;
     let settings = Settings {
@@ -150,7 +151,7 @@ pub fn table2(plan: Plan, outcomes: &Outcomes) -> Shown {
                 convention: convention.into(),
             };
             let (paper, time) = (ERRORS[i][j], TIMES[i][j]);
-            let why = if algorithm == Algorithm::Soul {
+            let why = if algorithm == &SOUL {
                 "the authors' code moves w first, then v (3)"
             } else {
                 "no reason known"

@@ -1,6 +1,7 @@
 //! The toy hierarchical model: Fig. 1, Fig. 2 and the spectral radii of App. hierconvrates.
 
-use motes::settings::{Algorithm, Settings};
+use motes::algorithms::{Algorithm, EM, MARGINAL_MH, PGD, PMGD, PQN};
+use motes::settings::Settings;
 use motes_models::Hierarchical;
 
 use super::{Plan, Shown};
@@ -55,7 +56,14 @@ fn theta_star(dim: usize) -> f64 {
     Hierarchical::<f64>::new(&Hierarchical::<f64>::generate(dim, 1.0, 0)).theta_star()
 }
 
-fn task(dim: usize, algorithm: Algorithm, particles: usize, step_size: f64, steps: u64, keep: Keep) -> Task {
+fn task(
+    dim: usize,
+    algorithm: &'static Algorithm,
+    particles: usize,
+    step_size: f64,
+    steps: u64,
+    keep: Keep,
+) -> Task {
     let settings = Settings {
         algorithm,
         particles,
@@ -69,16 +77,16 @@ fn task(dim: usize, algorithm: Algorithm, particles: usize, step_size: f64, step
 }
 
 /// The runs of Fig. 1: PGD with three step sizes, then PQN, PMGD and EM.
-fn fig1_runs() -> [(Algorithm, f64, u64); 6] {
+fn fig1_runs() -> [(&'static Algorithm, f64, u64); 6] {
     let best = optimal(D as f64);
     let unit = 1.0 / (2.0 + D as f64);
     [
-        (Algorithm::Pgd, 2.05 * unit, 0),
-        (Algorithm::Pgd, best[0].0, 150),
-        (Algorithm::Pgd, 0.75 * unit, 0),
-        (Algorithm::Pqn, best[1].0, 15),
-        (Algorithm::Pmgd, best[2].0, 5),
-        (Algorithm::Em, 1.0, 0),
+        (&PGD, 2.05 * unit, 0),
+        (&PGD, best[0].0, 150),
+        (&PGD, 0.75 * unit, 0),
+        (&PQN, best[1].0, 15),
+        (&PMGD, best[2].0, 5),
+        (&EM, 1.0, 0),
     ]
 }
 
@@ -141,15 +149,15 @@ pub fn fig1(_plan: Plan, outcomes: &Outcomes) -> Shown {
         for (style, (i, name)) in shown.into_iter().enumerate() {
             let (algorithm, h, burn_in) = runs[i];
             let mut points = trace(&outcomes[i]);
-            if algorithm != Algorithm::Em {
+            if algorithm != &EM {
                 points = averaged(&points, burn_in);
             }
             let end = points.last().map_or(f64::NAN, |p| p.1);
             points.retain(|p| p.0 <= last);
             panel.line(name, points, STYLES[style]);
             if last > 100.0 {
-                let (label, h, burn_in) = match algorithm {
-                    Algorithm::Em => ("EM".to_string(), "–".to_string(), "–".to_string()),
+                let (label, h, burn_in) = match algorithm.name {
+                    "em" => ("EM".to_string(), "–".to_string(), "–".to_string()),
                     _ => (algorithm.to_string().to_uppercase(), format!("{h:.4}"), burn_in.to_string()),
                 };
                 let row =
@@ -191,9 +199,9 @@ const FIG2_MH: [(f64, usize); 4] = [(0.5, 1), (0.5, 2), (0.5, 4), (0.25, 50)];
 
 pub fn fig2_jobs(_plan: Plan) -> Vec<Job> {
     let keep = Keep { variance: true, ..Keep::default() };
-    let by_n = FIG2_PARTICLES.map(|n| task(1, Algorithm::Pmgd, n, 0.015, 20_000, keep));
-    let by_h = FIG2_STEPS.map(|h| task(1, Algorithm::Pmgd, 100, h, 20_000, keep));
-    let mh = FIG2_MH.map(|(h, n)| task(1, Algorithm::MarginalMh, n, h, 10_000, keep));
+    let by_n = FIG2_PARTICLES.map(|n| task(1, &PMGD, n, 0.015, 20_000, keep));
+    let by_h = FIG2_STEPS.map(|h| task(1, &PMGD, 100, h, 20_000, keep));
+    let mh = FIG2_MH.map(|(h, n)| task(1, &MARGINAL_MH, n, h, 10_000, keep));
     let job = |name: &str, tasks: &[Task]| Job::new(format!("fig2-{name}"), tasks.to_vec());
     vec![job("particles", &by_n), job("steps", &by_h), job("mh", &mh)]
 }

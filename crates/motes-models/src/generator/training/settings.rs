@@ -134,50 +134,48 @@ impl Settings {
             return refuse("there are no images to train on; give at least one".into());
         }
         if u32::try_from(images).is_err() {
-            return refuse(format!("{images} images are more than 2^32; use fewer with --images"));
+            return refuse(format!("{images} images are more than 2^32; use fewer with `images`"));
         }
-        for (flag, value, example) in [
-            ("--step-size", self.step_size, 1e-4),
-            ("--theta-rate", self.theta_rate, 1e-3),
-            ("--sigma", self.sigma, 0.01),
+        for (name, value, example) in [
+            ("step-size", self.step_size, 1e-4),
+            ("theta-rate", self.theta_rate, 1e-3),
+            ("sigma", self.sigma, 0.01),
         ] {
             let single = value as f32;
             if !(single > 0.0 && single.is_finite()) {
                 return refuse(format!(
-                    "{flag} {value} is not a positive number of single precision; use for example {example}"
+                    "`{name}={value}` is not a positive number of single precision; use for example {example}"
                 ));
             }
         }
         // Outside of this, losses and errors leave the range of numbers.
         if !(1e-9..=1e9).contains(&self.sigma) {
-            return refuse(format!("--sigma {} is not within 1e-9 to 1e9; use for example 0.01", self.sigma));
+            return refuse(format!("`sigma={}` is not within 1e-9 to 1e9; use for example 0.01", self.sigma));
         }
         if normalises && images == 1 {
             return refuse("a single image has no variance to normalise by; train on two or more".into());
         }
-        for (flag, value) in
-            [("--particles", self.particles), ("--chain", self.chain), ("--batch", self.batch)]
-        {
+        for (name, value) in [("particles", self.particles), ("chain", self.chain), ("batch", self.batch)] {
             if value == 0 {
-                return refuse(format!("{flag} 0 leaves nothing to do; use 1 or more"));
+                return refuse(format!("`{name}=0` leaves nothing to do; use 1 or more"));
             }
         }
         if self.algorithm != Algorithm::Pgd && self.particles != 1 {
             return refuse(format!(
-                "{} keeps one particle for each image, not {}; leave --particles out or use --algorithm pgd",
+                "{} keeps one particle for each image, not {}; leave `particles` out or use `algorithm=pgd`",
                 self.algorithm, self.particles
             ));
         }
         if self.algorithm != Algorithm::Pgd && self.batchnorm == BatchNorm::OnePass {
             return refuse(format!(
-                "--batchnorm one-pass is a variant of pgd, which {} has no use for; leave it out",
+                "`batchnorm=one-pass` is a variant of pgd, which {} has no use for; leave it out",
                 self.algorithm
             ));
         }
         let batch = self.batch.min(images);
         if normalises && self.particles == 1 && (images % batch == 1 || batch == 1) {
             return refuse(format!(
-                "with --batch {} the last batch of {images} images holds a single one, over which batch normalisation has no variance; choose another --batch",
+                "with `batch={}` the last batch of {images} images holds a single one, over which batch normalisation has no variance; choose another `batch`",
                 self.batch
             ));
         }
@@ -188,21 +186,21 @@ impl Settings {
     pub(super) fn rate_of_particles(&self) -> Rate {
         match self.algorithm {
             Algorithm::Vae => self.rate_of_theta(),
-            _ => Rate { flag: "--step-size", value: self.step_size },
+            _ => Rate { setting: "step-size", value: self.step_size },
         }
     }
 
     /// What is too large when the weights run away.
     pub(super) fn rate_of_theta(&self) -> Rate {
-        Rate { flag: "--theta-rate", value: self.theta_rate }
+        Rate { setting: "theta-rate", value: self.theta_rate }
     }
 }
 
 /// A step size or a learning rate that was too large.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// The flag that chooses it.
-    pub flag: &'static str,
+    /// The setting that chooses it.
+    pub setting: &'static str,
     /// What it was.
     pub value: f64,
 }
@@ -222,10 +220,10 @@ pub enum TrainingError {
     Settings(String),
     /// The iterates left every reasonable range.
     #[error(
-        "the training diverged at step {step} with {} {:e}: {what} = {value:.3e}; try {} {:e} (earlier checkpoints are kept)",
-        rate.flag,
+        "the training diverged at step {step} with `{}={:e}`: {what} = {value:.3e}; try `{}={:e}` (earlier checkpoints are kept)",
+        rate.setting,
         rate.value,
-        rate.flag,
+        rate.setting,
         rate.smaller()
     )]
     Diverged {

@@ -1,0 +1,170 @@
+//! What an algorithm is made of, and what follows from it.
+
+use crate::Error;
+use crate::moves::Move;
+use crate::rules::Rule;
+use crate::settings::Settings;
+
+/// A theta-rule, a particle move and their order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Composition {
+    /// How theta moves.
+    pub rule: Rule,
+    /// How particles move once accept-reject steps have begun (or always, where there are none).
+    pub movement: Move,
+    /// Which of the two sees the other's old value.
+    pub order: Order,
+}
+
+/// The order of the two updates in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Both from (theta_k, X_k).
+    Together,
+    /// X_{k+1} from theta_k, then theta_{k+1} from X_{k+1}.
+    ParticlesFirst,
+}
+
+/// Where on its way through the cloud a move collects what moves theta.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Collect {
+    /// At the old particles, as it evaluates them anyway.
+    Before,
+    /// At the new particles.
+    After,
+    /// Nowhere: theta is made before the particles move, or without them.
+    Never,
+}
+
+impl Composition {
+    /// Whether there are particles.
+    pub fn has_cloud(&self) -> bool {
+        self.movement != Move::Nothing
+    }
+
+    /// Whether clouds stand for the posterior: those of a variational Gaussian do not, for the Gaussian itself does.
+    pub fn averages_clouds(&self) -> bool {
+        !matches!(self.movement, Move::Nothing | Move::Variational)
+    }
+
+    /// Whether there is any accept-reject step.
+    pub fn accepts(&self) -> bool {
+        matches!(self.movement, Move::Mala | Move::WholeCloud)
+    }
+
+    /// Whether theta follows from the particles, so that no initial value can be chosen.
+    pub fn theta_is_computed(&self) -> bool {
+        self.rule == Rule::MStep
+    }
+
+    /// Whether theta moves along its gradient.
+    pub fn follows_gradient(&self) -> bool {
+        matches!(self.rule, Rule::Gradient { .. })
+    }
+
+    /// The same without accept-reject steps, as a warm start runs it.
+    pub fn unadjusted(mut self) -> Self {
+        if self.accepts() {
+            self.movement = Move::Ula;
+        }
+        self
+    }
+
+    /// Where moves collect what moves theta.
+    pub(crate) fn collect(&self) -> Collect {
+        match (self.movement, self.order) {
+            (Move::Nothing, _) => Collect::Never,
+            _ if self.theta_first() => Collect::Never,
+            (_, Order::Together) => Collect::Before,
+            (_, Order::ParticlesFirst) => Collect::After,
+        }
+    }
+
+    /// Whether theta must be made in a pass of its own before the particles move: a chain forgets the old cloud on its
+    /// way, and an M-step may need all of it at once.
+    pub(crate) fn theta_first(&self) -> bool {
+        let moves = matches!(self.movement, Move::Ula | Move::Mala);
+        self.order == Order::Together && (self.movement == Move::Chain || (moves && self.rule == Rule::MStep))
+    }
+
+    /// Refuses what cannot be: every other combination of rule, move and order works.
+    pub fn refuse_nonsense(&self) -> Result<(), Error> {
+        let refused = match (self.rule, self.movement, self.order) {
+            (Rule::ExactEm, Move::Nothing, _) => return Ok(()),
+            (Rule::ExactEm, ..) => {
+                "exact EM has no particles to move; let nothing move, or choose another theta-rule"
+            }
+            (_, Move::Nothing, _) => "this theta-rule needs particles; choose a move, or exact EM",
+            (Rule::MStep, Move::WholeCloud, Order::Together) => {
+                "accepting the whole cloud with an M-step needs theta_* of the proposed cloud; let the particles go first"
+            }
+            (Rule::Gradient { noise: true, .. }, Move::WholeCloud, _) => {
+                "accepting theta and the whole cloud together knows no noise on theta; leave that noise out"
+            }
+            (Rule::Gradient { .. } | Rule::Newton, Move::WholeCloud, Order::ParticlesFirst) => {
+                "accepting theta and the whole cloud together needs both from the old values; let them move together"
+            }
+            (_, Move::Variational, Order::ParticlesFirst) => {
+                "a variational Gaussian and theta move by the same draws; let them move together"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Settings(refused.into()))
+    }
+}
+
+impl Settings {
+    /// What the named algorithm is made of.
+    pub fn composition(&self) -> Composition {
+        (self.algorithm.compose)(self)
+    }
+
+    /// Whether a setting, named as in files, means anything to the algorithm. That follows from what the algorithm is made of.
+    pub fn takes(&self, setting: &str) -> bool {
+        use crate::settings::{JointUpdate, Preconditioner};
+        let now = self.composition();
+        let differ = |a: Settings, b: Settings| a.composition() != b.composition();
+        match setting {
+            "particles" | "step-size" | "step-decay" | "init-particles" | "keep-clouds" | "batch" => {
+                now.has_cloud()
+            }
+            "grow" | "warm-start" => now.averages_clouds(),
+            "adjust" => {
+                differ(Settings { adjust: true, ..self.clone() }, Settings { adjust: false, ..self.clone() })
+            }
+            "adjust-after" => now.accepts(),
+            "preconditioner" => {
+                let with = |preconditioner| Settings { preconditioner, ..self.clone() };
+                differ(with(Preconditioner::Diagonal), with(Preconditioner::None))
+            }
+            "joint-update" => {
+                let with = |joint_update| Settings { joint_update, ..self.clone() };
+                differ(with(JointUpdate::Pgd), with(JointUpdate::Pqn))
+            }
+            "theta-rate" => now.follows_gradient() && now.movement != Move::WholeCloud,
+            "init-theta" => !now.theta_is_computed(),
+            "variational-adam" => now.movement == Move::Variational,
+            _ => true,
+        }
+    }
+
+    /// Whether there are particles.
+    pub fn has_cloud(&self) -> bool {
+        self.composition().has_cloud()
+    }
+
+    /// Whether clouds stand for the posterior.
+    pub fn averages_clouds(&self) -> bool {
+        self.composition().averages_clouds()
+    }
+
+    /// Whether there is any accept-reject step.
+    pub fn accepts(&self) -> bool {
+        self.composition().accepts()
+    }
+
+    /// Whether theta follows from the particles, so that no initial value can be chosen.
+    pub fn theta_is_computed(&self) -> bool {
+        self.composition().theta_is_computed()
+    }
+}
