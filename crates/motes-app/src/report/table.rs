@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::read::{Limits, Run, run};
+use crate::Error;
 use crate::numbers::{grouped, thousands};
 use motes::sentence::{Face, render};
 
@@ -11,7 +12,7 @@ use motes::sentence::{Face, render};
 const COLUMNS: usize = 3;
 
 /// All runs in one table, for the terminal.
-pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, String> {
+pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, Error> {
     let runs: Vec<Run> = dirs.iter().map(|dir| for_table(dir)).collect::<Result<_, _>>()?;
     let theta: Vec<String> = runs
         .iter()
@@ -78,6 +79,7 @@ pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) ->
 }
 
 /// What the table of a comparison needs of a run.
-fn for_table(dir: &Path) -> Result<Run, String> {
-    run(dir, Limits { components: 3, coordinates: 0, stretches: 40, per_trace: 40, name: 20 }, false)
+fn for_table(dir: &Path) -> Result<Run, Error> {
+    let limits = Limits { components: 3, coordinates: 0, stretches: 40, per_trace: 40, name: 20 };
+    Ok(run(dir, limits, false)?)
 }
