@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use motes::files::{is_unfinished, sweep};
 use motes::record::RunDirectory;
 use motes::settings::{Algorithm, Settings};
 use motes::{Ended, Error, Flow, Model, Observer, Real, State, StepInfo};
@@ -163,13 +164,15 @@ fn begun(out: &Path, names: &[String], plans: &[Plan], timed: bool) -> Result<Ve
         let name = entry
             .map_err(|e| format!("cannot read {}: {e}; choose another --out", out.display()))?
             .file_name();
-        if name != "report.html" && !names.iter().any(|n| name == n.as_str()) {
+        let ours = name == "report.html" || is_unfinished(&name);
+        if !ours && !names.iter().any(|n| name == n.as_str()) {
             return Err(format!(
                 "{} is not empty and is left as it is; choose another --out",
                 out.join(name).display()
             ));
         }
     }
+    sweep(out);
     names.iter().zip(plans).map(|(name, plan)| one_begun(&out.join(name), plan, timed)).collect()
 }
 

@@ -91,7 +91,7 @@ fn short_runs_killed_at_any_moment_end_in_the_same_bits() {
 fn what_a_kill_leaves_before_the_config_is_no_obstacle() {
     let place = Place::new();
     std::fs::create_dir(place.path("run")).unwrap();
-    place.write("run/config.toml.tmp", "version");
+    place.write("run/.config.toml.Ab12Cd34.motes.tmp", "version");
     place.write("run/trace.csv", "");
     place.quietly("fit hierarchical --steps 5 --out run");
     tidy(&place.path("run"));

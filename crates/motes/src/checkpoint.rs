@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{Durable, write_atomically};
+use crate::files::{Durable, sweep, write_atomically};
 use crate::{Acceptance, Error, Real, State, Ticker, instruction_set};
 
 const MAGIC: &[u8; 8] = b"MOTESCP1";
@@ -284,22 +284,15 @@ impl Generations {
     pub fn forget_after(&self, k: u64) -> Result<(), Error> {
         let newest = self.file_of(k);
         let newer = self.list()?.into_iter().filter(|p| *p > newest);
-        for path in newer.chain(self.files("tmp")?) {
+        for path in newer {
             fs::remove_file(&path).map_err(Error::write(&path))?;
         }
+        sweep(&self.dir);
         Ok(())
     }
 
     /// The generations there are, newest first.
     pub fn list(&self) -> Result<Vec<PathBuf>, Error> {
-        self.files(self.extension)
-    }
-
-    fn file_of(&self, k: u64) -> PathBuf {
-        self.dir.join(format!("{k:020}.{}", self.extension))
-    }
-
-    fn files(&self, extension: &str) -> Result<Vec<PathBuf>, Error> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -307,10 +300,14 @@ impl Generations {
         };
         let mut paths: Vec<PathBuf> = entries
             .filter_map(|e| Some(e.ok()?.path()))
-            .filter(|p| p.extension().is_some_and(|e| e == extension))
+            .filter(|p| p.extension().is_some_and(|e| e == self.extension))
             .collect();
         paths.sort_unstable_by(|a, b| b.cmp(a));
         Ok(paths)
+    }
+
+    fn file_of(&self, k: u64) -> PathBuf {
+        self.dir.join(format!("{k:020}.{}", self.extension))
     }
 }
 

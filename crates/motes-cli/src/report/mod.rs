@@ -13,7 +13,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use motes::Ended;
+use motes::files::{Durable, write_atomically};
+use motes::{Ended, Error};
 
 pub use page::{STYLE, escape};
 pub use words::shell;
@@ -114,16 +115,10 @@ pub fn write(path: &Path, html: &str) -> Result<(), String> {
             "{shown} is not a Motes report and is left as it is; choose another name with --output"
         ));
     }
-    let mut temporary = path.file_name().unwrap_or_default().to_os_string();
-    temporary.push(".tmp");
-    let temporary = path.with_file_name(temporary);
-    // No sync: a report that a crash takes is made again in a moment.
-    let written = File::create(&temporary)
-        .and_then(|mut file| file.write_all(html.as_bytes()))
-        .and_then(|()| std::fs::rename(&temporary, path));
-    written.map_err(|e| {
-        let _ = std::fs::remove_file(&temporary);
-        format!("cannot write {shown}: {e}; choose another place with --output")
+    // Not durable: a report that a crash takes is made again in a moment.
+    write_atomically(path, Durable::No, |out| out.write_all(html.as_bytes())).map_err(|e| match e {
+        Error::Io { source, .. } => format!("cannot write {shown}: {source}; choose another place with --output"),
+        other => other.to_string(),
     })
 }
 
