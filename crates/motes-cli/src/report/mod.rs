@@ -117,7 +117,9 @@ pub fn write(path: &Path, html: &str) -> Result<(), String> {
     }
     // Not durable: a report that a crash takes is made again in a moment.
     write_atomically(path, Durable::No, |out| out.write_all(html.as_bytes())).map_err(|e| match e {
-        Error::Io { source, .. } => format!("cannot write {shown}: {source}; choose another place with --output"),
+        Error::Io { source, .. } => {
+            format!("cannot write {shown}: {source}; choose another place with --output")
+        }
         other => other.to_string(),
     })
 }

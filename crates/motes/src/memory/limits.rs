@@ -154,12 +154,18 @@ mod tests {
             with(&[
                 MEMINFO,
                 ("/proc/self/cgroup", "0::/jobs/this:one\n"),
-                ("/proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"),
+                (
+                    "/proc/self/mountinfo",
+                    "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n",
+                ),
                 ("/sys/fs/cgroup/jobs/memory.max", parent),
                 ("/sys/fs/cgroup/jobs/memory.current", "100\n"),
                 ("/sys/fs/cgroup/jobs/this:one/memory.max", own),
                 ("/sys/fs/cgroup/jobs/this:one/memory.current", "1000\n"),
-                ("/sys/fs/cgroup/jobs/this:one/memory.stat", "file 700\ninactive_file 600\nactive_file 100\n"),
+                (
+                    "/sys/fs/cgroup/jobs/this:one/memory.stat",
+                    "file 700\ninactive_file 600\nactive_file 100\n",
+                ),
             ])
             .unwrap()
         };
