@@ -40,7 +40,7 @@ pub fn compare(args: CompareArgs) -> Result<Ended, String> {
         Some(out) => begun(out, &names, &plans, budget.is_some())?,
         None => names.iter().map(|_| Begun::No).collect(),
     };
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::listen();
     let out = match args.out {
         Some(out) => out,
         None => fit::next_default(&stem).map_err(|e| e.to_string())?,

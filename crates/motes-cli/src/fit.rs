@@ -147,7 +147,7 @@ pub fn fewer_steps(steps: u64, before: u64) -> String {
 
 fn start(config: Config, how: How, from: From) -> Result<Ended, String> {
     let plan = plan(config, how, None)?;
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::listen();
     plan.carry_out(from, &interrupt).map_err(|e| e.to_string())
 }
 

@@ -63,11 +63,11 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
 
 fn start(config: GeneratorConfig, how: How, from: From) -> Result<Ended, String> {
     let pool = crate::fit::pool(how.threads)?;
-    let interrupt = Interrupt::install()?;
     let plan = pool.install(|| Plan::new(config, how, None))?;
     if plan.config.labels.is_some() {
         open::labels(&plan.config, plan.images.count())?; // they are needed long after the training, but named now
     }
+    let interrupt = Interrupt::listen();
     let mut progress = Progress::new(plan.steps, "steps", plan.how.quiet);
     let per_step = plan.settings.batch.min(plan.images.count()) as f64;
     let mut watch = |seen: &Seen| {

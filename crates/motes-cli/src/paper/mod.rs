@@ -46,7 +46,7 @@ pub fn paper(args: PaperArgs) -> Result<Ended, String> {
     let place = Output { dir: args.out.unwrap_or_else(|| PathBuf::from("runs/paper")), docs: args.docs };
     place.claim()?;
     let store = Store::open(&place.dir)?;
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::listen();
     let made = Made::now(command_line());
     let needs: Vec<Needs> =
         chosen.iter().map(|item| Needs { item: item.name, jobs: (item.jobs)(plan) }).collect();
