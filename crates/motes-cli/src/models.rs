@@ -1,6 +1,6 @@
 //! Which models there are, and how flags become one of them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use motes::memory::Shape;
 use motes::settings::{InitParticles, Preconditioner, unknown};
@@ -311,7 +311,7 @@ fn test_set(
 }
 
 fn bnn(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
-    let bytes = config.data.as_ref().map(read).transpose()?;
+    let bytes = config.data.as_deref().map(read).transpose()?;
     let images = bytes.as_deref().is_none_or(data::looks_like_idx);
     if images {
         let of_tables = [
@@ -462,6 +462,6 @@ fn note_dropped(notes: &mut Vec<String>, file: &Path, dropped: usize) {
 }
 
 /// Reads a data file whole.
-pub fn read(path: &PathBuf) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|e| format!("cannot read the data {}: {e}; check the path", path.display()))
+pub fn read(path: &Path) -> Result<Vec<u8>, String> {
+    data::read_file(path, "the data").map_err(|e| e.to_string())
 }

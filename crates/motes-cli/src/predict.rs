@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufReader, Write as _};
-use std::path::PathBuf;
+use std::path::Path;
 
 use motes::files::csv_field;
 use motes::files::{Durable, write_atomically};
@@ -95,7 +95,7 @@ fn refuse_overflow(rows: &[usize], is_finite: impl Fn(usize) -> bool) -> Result<
 }
 
 /// The features of new rows, and which rows of the file they are, counted from 0.
-fn new_rows(path: &PathBuf, remember: &Remember) -> Result<(Vec<f64>, Vec<usize>), String> {
+fn new_rows(path: &Path, remember: &Remember) -> Result<(Vec<f64>, Vec<usize>), String> {
     let (bytes, name) = (read(path)?, path.display().to_string());
     if remember.features.is_empty() {
         let images = data::read_images(&bytes, &name).map_err(|e| e.to_string())?;

@@ -6,7 +6,7 @@ use clap::Args;
 use motes_models::generator::{Algorithm, BatchNorm, Settings};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{config, find_beside, one_line, refuse_other_names, wrong_setting};
+use crate::config::{config, find_beside, one_line, read_bytes, refuse_other_names, wrong_setting};
 use crate::fit::fewer_steps;
 
 /// The model's name in a config.
@@ -81,8 +81,8 @@ impl GeneratorConfig {
     /// Reads a config file.
     pub fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| format!("cannot read the config {shown}: {e}; check the path"))?;
+        let text = String::from_utf8(read_bytes(path)?)
+            .map_err(|_| format!("{shown} is not a text file; give the config.toml of a run"))?;
         let mut config: GeneratorConfig = toml::from_str(&text)
             .map_err(|e| format!("{shown}: {}; correct that setting", one_line(e.message())))?;
         if config.version != Some(VERSION) || config.model.as_deref() != Some(MODEL) {
