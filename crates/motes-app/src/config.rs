@@ -9,6 +9,7 @@ use motes::settings::{
     Growth, InitParticles, InitTheta, JointUpdate, Preconditioner, Settings, StepDecay, WarmStart, unknown,
 };
 use motes_models::Products;
+use motes_models::data::read_file_of;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -265,11 +266,18 @@ impl FromStr for Precision {
     }
 }
 
+/// Configs name columns at most, so none is anywhere near this long.
+const LONGEST: u64 = 16 << 20;
+
+/// The bytes of a config file.
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>, Error> {
+    Ok(read_file_of(path, "the config", LONGEST, "give the config.toml of a run")?)
+}
+
 impl Config {
     /// Reads a config file.
     pub fn read(path: &Path) -> Result<Config, Error> {
-        let bytes = std::fs::read(path)
-            .map_err(|e| format!("cannot read the config {}: {e}; check the path", path.display()))?;
+        let bytes = read_bytes(path)?;
         let text = String::from_utf8(bytes)
             .map_err(|_| format!("{} is not a text file; give the config.toml of a run", path.display()))?;
         let mut config = Config::parse(&text).map_err(|problem| format!("{}: {problem}", path.display()))?;

@@ -500,6 +500,5 @@ fn note_dropped(notes: &mut Vec<String>, file: &Path, dropped: usize) {
 
 /// Reads a data file whole.
 pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    let cannot = |e| format!("cannot read the data {}: {e}; check the path", path.display()).into();
-    std::fs::read(path).map_err(cannot)
+    Ok(data::read_file(path, "the data")?)
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use motes::files::{is_unfinished, sweep};
 use motes::{Algorithm, Ended};
 use motes_app::config::Config;
 use motes_app::job::{self, Job, Problem};
@@ -35,7 +36,7 @@ pub fn compare(args: CompareArgs) -> Result<Ended, String> {
         Some(out) => begun(out, &names, &jobs, time.is_some())?,
         None => names.iter().map(|_| Begun::No).collect(),
     };
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::listen();
     let out = match args.out {
         Some(out) => out,
         None => job::next_default(&stem)?,
@@ -156,13 +157,15 @@ fn begun(out: &Path, names: &[String], jobs: &[Job], timed: bool) -> Result<Vec<
         let name = entry
             .map_err(|e| format!("cannot read {}: {e}; choose another --out", out.display()))?
             .file_name();
-        if name != "report.html" && !names.iter().any(|n| name == n.as_str()) {
+        let ours = name == "report.html" || is_unfinished(&name);
+        if !ours && !names.iter().any(|n| name == n.as_str()) {
             return Err(format!(
                 "{} is not empty and is left as it is; choose another --out",
                 out.join(name).display()
             ));
         }
     }
+    sweep(out);
     names.iter().zip(jobs).map(|(name, job)| one_begun(&out.join(name), job, timed)).collect()
 }
 

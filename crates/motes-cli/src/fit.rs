@@ -63,7 +63,7 @@ fn start(mut config: Config, how: How, place: Where) -> Result<Ended, String> {
     job::before_data(&config, how.threads, None)?;
     let source = Arc::new(Source::load(&mut config)?);
     let job = Job::new(config, source, None)?;
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::listen();
     Ok(Run { job, how, label: None }.carry_out(place, &interrupt)?)
 }
 

@@ -34,6 +34,10 @@ use args::{Cli, Command};
 
 /// Does what the arguments of the process say.
 pub fn main() -> ExitCode {
+    // Before anything that takes time: a supervisor may change its mind in the first millisecond.
+    if let Err(sentence) = progress::catch_signals() {
+        return failure(&sentence);
+    }
     let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,

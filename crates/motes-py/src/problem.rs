@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 
 use crate::callables::{Callables, PyReal, Trouble, Written};
 use crate::errors::{exception, failure, value_error};
+use crate::watch::unless_interrupted;
 
 /// What a model is made of.
 pub enum Kind {
@@ -73,7 +74,9 @@ impl Problem {
         let name = models::name(None, config.model.as_deref()).map_err(failure)?;
         let shape = models::shape_before_data(&name, &config, 8);
         memory::check(shape, &Settings { particles: 1, ..Settings::default() }).map_err(value_error)?;
-        let source = py.detach(|| Source::load(&mut config)).map_err(failure)?;
+        // On a thread of its own: the data may be a pipe that nobody writes to.
+        let load = move || Source::load(&mut config).map(|source| (config, source));
+        let (config, source) = unless_interrupted(py, load)?.map_err(failure)?;
         Problem::builtin(config, source, None).map_err(failure)
     }
 

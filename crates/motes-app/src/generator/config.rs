@@ -6,7 +6,9 @@ use motes_models::generator::{Algorithm, BatchNorm, Settings};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::config::{config, find_beside, one_line, refuse_other_names, refuse_unknown, wrong_setting};
+use crate::config::{
+    config, find_beside, one_line, read_bytes, refuse_other_names, refuse_unknown, wrong_setting,
+};
 use crate::job::fewer_steps;
 
 /// The model's name in a config.
@@ -81,8 +83,8 @@ impl GeneratorConfig {
     /// Reads a config file.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| format!("cannot read the config {shown}: {e}; check the path"))?;
+        let text = String::from_utf8(read_bytes(path)?)
+            .map_err(|_| format!("{shown} is not a text file; give the config.toml of a run"))?;
         let table =
             toml::from_str(&text).map_err(|e| format!("{shown}: {}; correct it", one_line(e.message())))?;
         refuse_unknown(&table, &Self::keys()).map_err(|problem| format!("{shown}: {problem}"))?;

@@ -18,6 +18,8 @@ pub fn is_config(file: &Path) -> bool {
     struct Model {
         model: String,
     }
-    let text = std::fs::read_to_string(file).unwrap_or_default();
+    // What is read from a pipe is gone for whoever wants it next.
+    let bytes = if file.is_file() { crate::config::read_bytes(file).unwrap_or_default() } else { Vec::new() };
+    let text = String::from_utf8(bytes).unwrap_or_default();
     toml::from_str::<Model>(&text).is_ok_and(|m| m.model == config::MODEL)
 }
