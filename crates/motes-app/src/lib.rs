@@ -6,6 +6,7 @@
 pub mod config;
 pub mod generator;
 pub mod job;
+pub mod metrics;
 pub mod models;
 pub mod numbers;
 pub mod predict;

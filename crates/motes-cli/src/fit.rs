@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use motes::record::RunDirectory;
+use motes::sentence::Face;
 use motes::{Ended, Error, Model, Observer, Pool, Real, State, Summary};
 use motes_app::config::{Config, Precision};
 use motes_app::job::{self, Plan, fewer_steps};
@@ -217,7 +218,7 @@ fn loop_and_write<F: Real>(
         warn_of(report::after_run(directory.path(), None));
     }
     if !run.how.quiet && run.compared.is_none() {
-        let text = show::summary(&summary, model, settings, &state, directory.path());
+        let text = show::summary(&summary, directory.path(), Face::Shell);
         // The files are written: whoever has closed the pipe has seen enough.
         let _ = std::io::stdout().write_all(text.as_bytes());
     }

@@ -21,7 +21,6 @@ pub fn exception(error: Error) -> PyErr {
     }
 }
 
-
 /// The sentence of a divergence of which no checkpoints are kept.
 pub fn without_checkpoints(error: &impl std::fmt::Display) -> String {
     in_python(&error.to_string()).replace(" (earlier checkpoints are kept)", "")

@@ -40,7 +40,7 @@ pub fn execute<F: PyReal>(
     report: bool,
 ) -> Result<Executed<F>, Error> {
     let recording = config.recording();
-    let rows = TraceRows::new(settings, model.d_theta(), recording);
+    let rows = TraceRows::new(model, settings, recording);
     let mut notes = Vec::new();
     let signals = watch.signals;
     let begin = || motes::start_unless(model, settings, || signals.flow() == Flow::Stop);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use motes::checkpoint::Generations;
 use motes::record::{RunDirectory, posterior_npz, trace_header};
+use motes::sentence::Face;
 use motes::settings::Settings;
 use motes::{Ended, Error, Model, Pool, State, Summary, memory};
 use motes_app::config::{Config, Precision};
@@ -136,6 +137,13 @@ pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>) -> PyResult
     Ok(Run { kind, config, precise, path, ended, interrupted: false, trouble, notes: Vec::new() })
 }
 
+/// The columns that a trace may have besides those of theta, as far as they have well-known names.
+#[pyfunction]
+pub fn trace_columns() -> Vec<&'static str> {
+    let own = motes::columns::all::<f64>().into_iter().map(|c| c.name);
+    std::iter::once("k").chain(own).chain(motes_app::metrics::known()).collect()
+}
+
 #[pymethods]
 impl Run {
     /// Steps made so far.
@@ -204,18 +212,25 @@ impl Run {
         Ok(PyBytes::new(py, &bytes.map_err(value_error)?))
     }
 
+    /// The last theta, whole: summary.json lists no more than the first components.
+    fn theta(&self) -> Vec<f64> {
+        of_either!(&self.precise, done => done.state.theta.clone())
+    }
+
+    /// The mean of theta after burn-in, whole.
+    fn theta_mean(&self) -> Option<Vec<f64>> {
+        of_either!(&self.precise, done => done.state.averages.theta_mean())
+    }
+
     /// The text of summary.json.
     fn summary(&self) -> String {
-        let summary = of_either!(&self.precise, done => &done.summary);
-        serde_json::to_string(summary).expect("a summary is plain data")
+        of_either!(&self.precise, done => done.summary.to_json())
     }
 
     /// The summary as people read it.
     fn table(&self) -> String {
         let place = self.path.clone().unwrap_or_else(|| "none (Fit.save writes them)".into());
-        in_python(&of_either!(&self.precise, done => {
-            motes_app::show::summary(&done.summary, &*done.model, &done.settings, &done.state, &place)
-        }))
+        of_either!(&self.precise, done => motes_app::show::summary(&done.summary, &place, Face::Python))
     }
 
     /// Writes a run directory.
