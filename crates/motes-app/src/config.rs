@@ -11,6 +11,8 @@ use motes::settings::{
 use motes_models::Products;
 use serde::{Deserialize, Serialize};
 
+use crate::Error;
+
 /// The version of the file format; newer ones are refused.
 const VERSION: u32 = 1;
 
@@ -265,7 +267,7 @@ impl FromStr for Precision {
 
 impl Config {
     /// Reads a config file.
-    pub fn read(path: &Path) -> Result<Config, String> {
+    pub fn read(path: &Path) -> Result<Config, Error> {
         let bytes = std::fs::read(path)
             .map_err(|e| format!("cannot read the config {}: {e}; check the path", path.display()))?;
         let text = String::from_utf8(bytes)
@@ -278,7 +280,7 @@ impl Config {
     }
 
     /// Parses the text of a config file.
-    pub fn parse(text: &str) -> Result<Config, String> {
+    pub fn parse(text: &str) -> Result<Config, Error> {
         // Not a TOML table, which cannot hold whole numbers beyond 2^63.
         let table: serde_json::Map<String, serde_json::Value> = toml::from_str(text).map_err(|e| {
             let before = e.span().and_then(|span| text.as_bytes().get(..span.start)).unwrap_or_default();
@@ -290,28 +292,24 @@ impl Config {
             Some(v) if v > i64::from(VERSION) => {
                 return Err(format!(
                     "it has format version {v} and this motes reads version {VERSION}; use a newer motes"
-                ));
+                )
+                .into());
             }
-            _ => return Err(format!("it lacks a valid version; begin it with version = {VERSION}")),
+            _ => return Err(format!("it lacks a valid version; begin it with version = {VERSION}").into()),
         }
         refuse_unknown(&table, &Config::keys())?;
-        toml::from_str(text).map_err(|e| {
-            let setting = wrong_setting::<Config>(&table);
-            format!("{setting}: {}; correct that setting", one_line(e.message()))
-        })
+        toml::from_str(text).map_err(|e| wrong_setting::<Config>(&table, e.message()))
     }
 
     /// The choices in a table of settings, named as in a config file.
-    pub fn from_table(table: serde_json::Map<String, serde_json::Value>) -> Result<Config, String> {
+    pub fn from_table(table: serde_json::Map<String, serde_json::Value>) -> Result<Config, Error> {
         refuse_unknown(&table, &Config::keys())?;
-        serde_json::from_value(table.clone().into()).map_err(|e| {
-            let setting = wrong_setting::<Config>(&table);
-            format!("{setting}: {}; correct that setting", one_line(&e.to_string()))
-        })
+        serde_json::from_value(table.clone().into())
+            .map_err(|e| wrong_setting::<Config>(&table, &e.to_string()))
     }
 
     /// The text of a config file.
-    pub fn to_toml(&self) -> Result<String, String> {
+    pub fn to_toml(&self) -> Result<String, Error> {
         refuse_other_names([&self.data, &self.test, &self.labels].into_iter().flatten())?;
         let body = toml::to_string(self).expect("a config is plain data");
         Ok(format!("# Replay with: motes fit --config <this file>\n{body}"))
@@ -364,7 +362,7 @@ impl Config {
     }
 
     /// The settings that the choices amount to; `h` resolves auto once the model is known.
-    pub fn settings(&self, defaults: &Defaults) -> Result<Settings, String> {
+    pub fn settings(&self, defaults: &Defaults) -> Result<Settings, Error> {
         let algorithm = self.algorithm.unwrap_or(&PGD);
         let joint_update = self.joint_update.unwrap_or(JointUpdate::Pgd);
         let named = Settings { algorithm, joint_update, ..Settings::default() };
@@ -382,7 +380,8 @@ impl Config {
             if let Some((flag, _)) = refused.iter().find(|(_, given)| *given) {
                 return Err(format!(
                     "em is exact and has no particles, so {flag} has no meaning; leave it out"
-                ));
+                )
+                .into());
             }
         }
         let steps = self.steps.unwrap_or(defaults.steps);
@@ -421,13 +420,13 @@ impl Config {
         if settings.theta_is_computed() && self.init_theta.is_some() {
             return Err(format!(
                 "{algorithm} computes theta from the particles; leave --init-theta out and use --init-particles"
-            ));
+            ).into());
         }
         for (flag, value) in
             [("--trace-every", self.trace_every), ("--checkpoint-every", self.checkpoint_every)]
         {
             if value == Some(0) {
-                return Err(format!("{flag} 0 is not a number of steps; use 1 or more"));
+                return Err(format!("{flag} 0 is not a number of steps; use 1 or more").into());
             }
         }
         Ok(settings)
@@ -473,13 +472,14 @@ impl Config {
 }
 
 /// A config is text, and so are the names of files in it.
-pub fn refuse_other_names<'a>(mut paths: impl Iterator<Item = &'a PathBuf>) -> Result<(), String> {
+pub fn refuse_other_names<'a>(mut paths: impl Iterator<Item = &'a PathBuf>) -> Result<(), Error> {
     match paths.find(|p| p.to_str().is_none()) {
         None => Ok(()),
         Some(path) => Err(format!(
             "the name of {} is not UTF-8 and cannot be kept in config.toml; rename it",
             path.display()
-        )),
+        )
+        .into()),
     }
 }
 
@@ -487,7 +487,7 @@ pub fn refuse_other_names<'a>(mut paths: impl Iterator<Item = &'a PathBuf>) -> R
 pub(crate) fn refuse_unknown(
     table: &serde_json::Map<String, serde_json::Value>,
     known: &[String],
-) -> Result<(), String> {
+) -> Result<(), Error> {
     match table.keys().find(|k| !known.contains(k)) {
         None => Ok(()),
         Some(key) => {
@@ -495,7 +495,7 @@ pub(crate) fn refuse_unknown(
             let guess = motes::did_you_mean(key, known)
                 .map(|k| format!("did you mean {k}?"))
                 .unwrap_or("remove it".into());
-            Err(format!("there is no setting '{key}'; {guess}"))
+            Err(format!("there is no setting '{key}'; {guess}").into())
         }
     }
 }
@@ -510,14 +510,16 @@ pub fn find_beside(data: &mut PathBuf, dir: &Path) {
     }
 }
 
-/// The first setting of a config that cannot be read by itself.
-pub fn wrong_setting<C: serde::de::DeserializeOwned>(
+/// Blames the first setting of a config that cannot be read by itself.
+pub(crate) fn wrong_setting<C: serde::de::DeserializeOwned>(
     table: &serde_json::Map<String, serde_json::Value>,
-) -> &str {
+    problem: &str,
+) -> Error {
     let wrong = |(key, value): &(&String, &serde_json::Value)| {
         serde_json::from_value::<C>(serde_json::json!({ key.as_str(): value })).is_err()
     };
-    table.iter().find(wrong).map_or("a setting", |(key, _)| key)
+    let key = table.iter().find(wrong).map_or("a setting", |(key, _)| key).to_string();
+    Error::Setting { key, problem: one_line(problem) }
 }
 
 /// What a model suggests where nothing was chosen.

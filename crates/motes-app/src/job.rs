@@ -2,33 +2,202 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use motes::memory;
 use motes::settings::Settings;
-use motes::{Error, Model, Pool, Real};
+use motes::{Model, Pool, Real};
 
+use crate::Error;
 use crate::config::{Config, Defaults, Precision, StepSize};
-use crate::models::{self, Source};
+use crate::models;
 
 /// More threads than any machine has cores only take long to start.
 const MAX_THREADS: usize = 1024;
+/// Where time is the limit, no number of steps is.
+const UNBOUNDED: u64 = 1 << 52;
+
+/// A model with its data, in no precision yet.
+pub trait Problem: Send + Sync {
+    /// What the model suggests where nothing was chosen.
+    fn defaults(&self) -> Defaults;
+
+    /// The digest of data that were read or generated.
+    fn sha256(&self) -> Option<&str>;
+
+    /// What people should know about the data, in a line each.
+    fn notes(&self) -> &[String];
+
+    /// What predictions need later; part of summary.json.
+    fn remember(&self) -> Option<serde_json::Value>;
+
+    /// The model with particles in single precision.
+    fn single(&self) -> Result<Arc<dyn Model<f32>>, Error>;
+
+    /// The model with particles in double precision.
+    fn double(&self) -> Result<Arc<dyn Model<f64>>, Error>;
+
+    /// Makes the config name files in a run directory, where the data were given in memory, and returns those files.
+    fn place(&self, _dir: &Path, _config: &mut Config) -> Result<Files, Error> {
+        Ok(Files::new())
+    }
+}
+
+/// Names and contents of files beside a config.
+pub type Files = Vec<(&'static str, Vec<u8>)>;
+
+/// The precisions that a problem can be built in.
+pub trait Precise: Real {
+    /// The model of a problem.
+    fn model(problem: &dyn Problem) -> Result<Arc<dyn Model<Self>>, Error>;
+}
+
+impl Precise for f32 {
+    fn model(problem: &dyn Problem) -> Result<Arc<dyn Model<f32>>, Error> {
+        problem.single()
+    }
+}
+
+impl Precise for f64 {
+    fn model(problem: &dyn Problem) -> Result<Arc<dyn Model<f64>>, Error> {
+        problem.double()
+    }
+}
+
+/// How long a run lasts.
+#[derive(Clone, Copy, Debug)]
+pub enum Length {
+    /// As many steps as its settings say.
+    Steps,
+    /// A given time.
+    Seconds(Budget),
+}
+
+/// A time to run for, and which choices were left open: those are settled on the way.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// How long the loop lasts.
+    pub time: Duration,
+    /// The burn-in: it is then half of the time.
+    pub burn_in: bool,
+    /// The beginning of accept-reject: it is then a quarter of the time.
+    pub adjust_after: bool,
+    /// How densely the trace is written: that depends on the speed.
+    pub trace_every: bool,
+}
+
+impl Length {
+    /// That of a run with these choices, for a time if one is given.
+    pub fn of(config: &Config, time: Option<Duration>) -> Self {
+        match time {
+            None => Length::Steps,
+            Some(time) => Length::Seconds(Budget {
+                time,
+                burn_in: config.burn_in.is_none(),
+                adjust_after: config.adjust_after.is_none(),
+                trace_every: config.trace_every.is_none(),
+            }),
+        }
+    }
+
+    /// The time to run for, if that is the limit.
+    pub fn budget(&self) -> Option<Budget> {
+        match self {
+            Length::Steps => None,
+            Length::Seconds(budget) => Some(*budget),
+        }
+    }
+
+    /// The settings that the choices amount to.
+    fn settings(&self, config: &Config, defaults: &Defaults) -> Result<Settings, Error> {
+        match self {
+            Length::Steps => config.settings(defaults),
+            Length::Seconds(_) => Config { steps: Some(UNBOUNDED), ..config.clone() }.settings(defaults),
+        }
+    }
+}
 
 /// A run that is fully described and can begin.
-pub struct Plan {
+#[derive(Clone)]
+pub struct Job {
     /// Every choice that was made.
     pub config: Config,
-    /// The config as it is written.
-    pub text: String,
-    /// Whether the step size was chosen here.
-    pub auto: bool,
     /// What the choices amount to.
     pub settings: Settings,
-    /// The model's data.
-    pub source: Arc<Source>,
+    /// Of the particles.
+    pub precision: Precision,
+    /// How long it lasts.
+    pub length: Length,
+    /// Whether the step size was chosen here.
+    pub auto: bool,
+    /// The model with its data.
+    pub problem: Arc<dyn Problem>,
+}
+
+impl Job {
+    /// Makes every choice that a config leaves open, and refuses data other than those it was written for.
+    pub fn new(mut config: Config, problem: Arc<dyn Problem>, time: Option<Duration>) -> Result<Self, Error> {
+        let defaults = problem.defaults();
+        let length = Length::of(&config, time);
+        let mut settings = length.settings(&config, &defaults)?;
+        let precision = config.precision.unwrap_or(defaults.precision);
+        let sha256 = problem.sha256().map(String::from);
+        if sha256.is_some() && config.data_sha256.is_some() && config.data_sha256 != sha256 {
+            return Err(
+                "the data have changed since this config was written (their SHA-256 differs); restore them or start a new run without --config".into(),
+            );
+        }
+        config.data_sha256 = sha256;
+        let auto = !matches!(config.step_size, Some(StepSize::Value(_))) && settings.takes("step-size");
+        if auto {
+            // The curvature needs no precision of its own.
+            settings.step_size = settings.auto_step_size(&*problem.double()?);
+        }
+        let config = config.resolved(&settings, precision);
+        config.to_toml()?; // a name that cannot be written is refused now
+        Ok(Job { config, settings, precision, length, auto, problem })
+    }
+
+    /// Takes over what the settings became on the way.
+    pub(crate) fn settle(&mut self) {
+        self.config = self.config.resolved(&self.settings, self.precision);
+    }
+
+    /// The model, which can do what the settings ask of it.
+    pub fn model<F: Precise>(&self) -> Result<Arc<dyn Model<F>>, Error> {
+        let model = F::model(&*self.problem)?;
+        self.settings.validate(&*model)?;
+        let (d_theta, d_x) = (model.d_theta(), model.d_x());
+        let shape = memory::Shape { d_theta, d_x, data_bytes: 0, real_bytes: size_of::<F>() };
+        memory::check(shape, &self.settings)?;
+        Ok(model)
+    }
+
+    /// Refuses what the model cannot do.
+    pub fn check(&self) -> Result<(), Error> {
+        match self.precision {
+            Precision::F32 => self.model::<f32>().map(drop),
+            Precision::F64 => self.model::<f64>().map(drop),
+        }
+    }
+
+    /// What people should know before the first step, besides the data.
+    pub fn asides(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let settings = &self.settings;
+        if self.auto {
+            lines.push(format!("step size {} (auto)", settings.step_size));
+        }
+        let open = self.length.budget().is_some_and(|b| b.adjust_after);
+        if settings.accepts() && settings.adjust_after > 0 && !open {
+            lines.push(format!("accept-reject begins after {} steps", settings.adjust_after));
+        }
+        lines
+    }
 }
 
 /// What flags and a config file say together.
-pub fn gather(model: Option<&str>, mut flags: Config, mut file: Config) -> Result<Config, String> {
+pub fn gather(model: Option<&str>, mut flags: Config, mut file: Config) -> Result<Config, Error> {
     let model = models::name(model, file.model.as_deref())?;
     flags.model = Some(model);
     file.make_way_for(&flags);
@@ -38,7 +207,7 @@ pub fn gather(model: Option<&str>, mut flags: Config, mut file: Config) -> Resul
 }
 
 /// A run is resumed from anywhere.
-pub fn make_absolute<'a>(paths: impl Iterator<Item = &'a mut PathBuf>) -> Result<(), String> {
+pub fn make_absolute<'a>(paths: impl Iterator<Item = &'a mut PathBuf>) -> Result<(), Error> {
     for path in paths {
         let absolute = std::path::absolute(&path);
         *path = absolute.map_err(|e| format!("cannot use {}: {e}; check the path", path.display()))?;
@@ -47,126 +216,52 @@ pub fn make_absolute<'a>(paths: impl Iterator<Item = &'a mut PathBuf>) -> Result
 }
 
 /// What is said to a new total of steps below the old one.
-pub fn fewer_steps(steps: u64, before: u64) -> String {
+pub fn fewer_steps(steps: u64, before: u64) -> Error {
     format!("--steps {steps} is the new total and {before} were asked for before; give a larger number")
+        .into()
 }
 
-/// Settles everything that can be settled before the first step. Data that were read for `config` before are given.
-pub fn plan(mut config: Config, threads: Option<usize>, source: Option<Arc<Source>>) -> Result<Plan, String> {
-    let model = config.model.clone().ok_or("the config names no model; add model = \"...\"")?;
-    let defaults = models::defaults(&model);
-    before_data(&config, threads, &config.settings(&defaults)?)?;
-    let source = match source {
-        Some(source) => source,
-        None => Arc::new(Source::load(&mut config)?),
-    };
-    // The curvature needs no precision of its own.
-    let auto_step_size = |settings: &Settings| Ok(settings.auto_step_size(&*source.build::<f64>()?));
-    let Resolved { config, settings, auto, .. } =
-        resolve(config, &defaults, Some(&source.sha256), auto_step_size)?;
-    let text = config.to_toml()?;
-    Ok(Plan { config, text, auto, settings, source })
-}
-
-/// Refuses what is too much before any data are read.
-pub fn before_data(config: &Config, threads: Option<usize>, settings: &Settings) -> Result<(), String> {
+/// Refuses what is wrong or too much before any data are read.
+pub fn before_data(config: &Config, threads: Option<usize>, time: Option<Duration>) -> Result<(), Error> {
+    let model = config.model.as_deref().ok_or("the config names no model; add model = \"...\"")?;
+    let defaults = models::defaults(model);
+    let settings = Length::of(config, time).settings(config, &defaults)?;
     check_threads(threads)?;
-    let model = config.model.as_deref().unwrap_or_default();
-    let precision = config.precision.unwrap_or(models::defaults(model).precision);
-    let real_bytes = if precision == Precision::F32 { 4 } else { 8 };
-    memory::check(models::shape_before_data(model, config, real_bytes), settings)
+    let real_bytes = match config.precision.unwrap_or(defaults.precision) {
+        Precision::F32 => 4,
+        Precision::F64 => 8,
+    };
+    Ok(memory::check(models::shape_before_data(model, config, real_bytes), &settings)?)
 }
 
-impl Plan {
-    /// Takes over what the settings became on the way.
-    pub fn settle(&mut self) -> Result<(), Error> {
-        let precision = self.config.precision.unwrap_or(Precision::F64);
-        self.config = self.config.resolved(&self.settings, precision);
-        self.text = self.config.to_toml().map_err(Error::Settings)?;
-        Ok(())
-    }
-
-    /// Refuses what the model cannot do.
-    pub fn check(&self) -> Result<(), String> {
-        match self.config.precision {
-            Some(Precision::F32) => self.model::<f32>().map(drop),
-            _ => self.model::<f64>().map(drop),
-        }
-    }
-
-    /// The model in the chosen precision, which can do what the settings ask of it.
-    pub fn model<F: Real>(&self) -> Result<Box<dyn Model<F>>, String> {
-        let model = self.source.build::<F>()?;
-        self.settings.validate(&*model).map_err(|e| e.to_string())?;
-        let (d_theta, d_x) = (model.d_theta(), model.d_x());
-        let shape = memory::Shape { d_theta, d_x, data_bytes: 0, real_bytes: size_of::<F>() };
-        memory::check(shape, &self.settings)?;
-        Ok(model)
-    }
-}
-
-/// A config with every choice made.
-pub struct Resolved {
-    /// The choices.
-    pub config: Config,
-    /// What they amount to.
-    pub settings: Settings,
-    /// Of the particles.
-    pub precision: Precision,
-    /// Whether the step size was chosen here.
-    pub auto: bool,
-}
-
-/// Makes every choice that a config leaves open, and refuses data other than those it was written for.
-pub fn resolve(
-    mut config: Config,
-    defaults: &Defaults,
-    sha256: Option<&str>,
-    auto_step_size: impl FnOnce(&Settings) -> Result<f64, String>,
-) -> Result<Resolved, String> {
-    let mut settings = config.settings(defaults)?;
-    let precision = config.precision.unwrap_or(defaults.precision);
-    if sha256.is_some() && config.data_sha256.as_deref().is_some_and(|sha| Some(sha) != sha256) {
-        return Err(
-            "the data have changed since this config was written (their SHA-256 differs); restore them or start a new run without --config".into(),
-        );
-    }
-    config.data_sha256 = sha256.map(String::from);
-    let auto = !matches!(config.step_size, Some(StepSize::Value(_))) && settings.takes("step-size");
-    if auto {
-        settings.step_size = auto_step_size(&settings)?;
-    }
-    let config = config.resolved(&settings, precision);
-    Ok(Resolved { config, settings, precision, auto })
-}
-
-fn check_threads(threads: Option<usize>) -> Result<(), String> {
+/// Refuses numbers of threads that help nobody.
+pub fn check_threads(threads: Option<usize>) -> Result<(), Error> {
     match threads {
         Some(0) => Err("--threads 0 leaves nobody to work; use 1 or more, or leave it out".into()),
         Some(t) if t > MAX_THREADS => {
-            Err(format!("--threads {t} is more than {MAX_THREADS}; leave it out to use all cores"))
+            Err(format!("--threads {t} is more than {MAX_THREADS}; leave it out to use all cores").into())
         }
         _ => Ok(()),
     }
 }
 
 /// A pool of so many threads, or one for each core.
-pub fn pool(threads: Option<usize>) -> Result<Pool, String> {
+pub fn pool(threads: Option<usize>) -> Result<Pool, Error> {
     check_threads(threads)?;
-    Pool::new(threads).map_err(|e| e.to_string())
+    Ok(Pool::new(threads)?)
 }
 
 /// The first of runs/STEM-1, -2, ... that is not taken, made here so that nobody else takes it.
 pub fn next_default(stem: &str) -> Result<PathBuf, Error> {
     let runs = Path::new("runs");
-    std::fs::create_dir_all(runs).map_err(Error::io("make", runs))?;
+    std::fs::create_dir_all(runs).map_err(motes::Error::io("make", runs))?;
     let mut number = 1;
     loop {
         let dir = runs.join(format!("{stem}-{number}"));
         match std::fs::create_dir(&dir) {
             Ok(()) => return Ok(dir),
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
-            Err(e) => return Err(Error::io("make", &dir)(e)),
+            Err(e) => return Err(motes::Error::io("make", &dir)(e).into()),
         }
     }
 }

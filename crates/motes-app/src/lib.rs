@@ -3,7 +3,9 @@
 //! The command line and the Python package depend on it. It never prints: what people should know is returned, or told
 //! to whoever watches a run.
 
+pub mod carry;
 pub mod config;
+mod error;
 pub mod generator;
 pub mod job;
 pub mod metrics;
@@ -12,3 +14,5 @@ pub mod numbers;
 pub mod predict;
 pub mod report;
 pub mod show;
+
+pub use error::Error;

@@ -1,6 +1,7 @@
 //! Which models there are, and how flags become one of them.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use motes::memory::Shape;
 use motes::settings::{InitParticles, Preconditioner, unknown};
@@ -10,7 +11,9 @@ use motes_models::logistic::Options;
 use motes_models::{Bnn, Hierarchical, Logistic, Products};
 use serde::{Deserialize, Serialize};
 
+use crate::Error;
 use crate::config::{Config, Defaults, Precision};
+use crate::job::Problem;
 
 const MODELS: &[&str] = &["hierarchical", "logistic", "bnn"];
 
@@ -60,13 +63,13 @@ pub struct Remember {
 }
 
 /// The model's name, from the command line or the config.
-pub fn name(argument: Option<&str>, config: Option<&str>) -> Result<String, String> {
+pub fn name(argument: Option<&str>, config: Option<&str>) -> Result<String, Error> {
     let name = match (argument, config) {
         (Some(a), Some(b)) if a != b => {
-            return Err(format!("the config is for the model {b}, not {a}; leave one of them out"));
+            return Err(format!("the config is for the model {b}, not {a}; leave one of them out").into());
         }
         (Some(name), _) | (None, Some(name)) => name,
-        (None, None) => return Err(format!("no model is named; give one of {}", MODELS.join(", "))),
+        (None, None) => return Err(format!("no model is named; give one of {}", MODELS.join(", ")).into()),
     };
     if name == "generator" {
         return Err(
@@ -75,7 +78,7 @@ pub fn name(argument: Option<&str>, config: Option<&str>) -> Result<String, Stri
         );
     }
     if !MODELS.contains(&name) {
-        return Err(unknown("model", name, &[MODELS, &["generator"]].concat()));
+        return Err(unknown("model", name, &[MODELS, &["generator"]].concat()).into());
     }
     Ok(name.to_string())
 }
@@ -114,50 +117,75 @@ pub fn shape_before_data(name: &str, config: &Config, real_bytes: usize) -> Shap
 
 impl Source {
     /// Reads or generates the data.
-    pub fn load(config: &mut Config) -> Result<Source, String> {
+    pub fn load(config: &mut Config) -> Result<Source, Error> {
         let model = config.model.clone().unwrap_or_default();
         refuse_foreign_flags(&model, config)?;
-        let source = match model.as_str() {
+        match model.as_str() {
             "logistic" => logistic(config),
             "bnn" => bnn(config),
             _ => hierarchical(config),
-        };
-        source.map_err(|e| e.to_string())
+        }
     }
 
     /// The source for rows that are in memory already, as if they had been read from a file without name.
-    pub fn of_rows(config: &mut Config, rows: Classification, sha256: String) -> Result<Source, String> {
+    pub fn of_rows(config: &mut Config, rows: Classification, sha256: String) -> Result<Source, Error> {
         let model = config.model.clone().unwrap_or_default();
         refuse_foreign_flags(&model, config)?;
-        let source = match model.as_str() {
+        match model.as_str() {
             "bnn" => network_of(config, rows, "the data", sha256),
             _ => logistic_of(config, rows, "the data", sha256),
-        };
-        source.map_err(|e| e.to_string())
+        }
     }
 
     /// The source for observations of the hierarchical model that are in memory already.
-    pub fn of_observations(config: &Config, y: Vec<f64>, sha256: String) -> Result<Source, String> {
+    pub fn of_observations(config: &Config, y: Vec<f64>, sha256: String) -> Result<Source, Error> {
         refuse_foreign_flags("hierarchical", config)?;
         Ok(Source { spec: Spec::Hierarchical { y }, sha256, notes: Vec::new(), remember: None })
     }
 
-    /// The model in the chosen precision.
-    pub fn build<F: Real>(&self) -> Result<Box<dyn Model<F>>, String> {
+    fn build<F: Real>(&self) -> Result<Arc<dyn Model<F>>, Error> {
         Ok(match &self.spec {
-            Spec::Hierarchical { y } => Box::new(Hierarchical::new(y)),
-            Spec::Bnn { task, hidden, products } => {
-                Box::new(Bnn::of_task(task, *hidden, *products).map_err(|e| e.to_string())?)
-            }
+            Spec::Hierarchical { y } => Arc::new(Hierarchical::new(y)),
+            Spec::Bnn { task, hidden, products } => Arc::new(Bnn::of_task(task, *hidden, *products)?),
             Spec::Logistic { train, test, options } => {
-                Box::new(Logistic::new(train, test.as_deref(), *options).map_err(|e| e.to_string())?)
+                Arc::new(Logistic::new(train, test.as_deref(), *options)?)
             }
         })
     }
 }
 
+impl Problem for Source {
+    fn defaults(&self) -> Defaults {
+        defaults(match &self.spec {
+            Spec::Hierarchical { .. } => "hierarchical",
+            Spec::Logistic { .. } => "logistic",
+            Spec::Bnn { .. } => "bnn",
+        })
+    }
+
+    fn sha256(&self) -> Option<&str> {
+        Some(&self.sha256)
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn remember(&self) -> Option<serde_json::Value> {
+        self.remember.as_ref().map(|r| serde_json::to_value(r).expect("plain data"))
+    }
+
+    fn single(&self) -> Result<Arc<dyn Model<f32>>, Error> {
+        self.build()
+    }
+
+    fn double(&self) -> Result<Arc<dyn Model<f64>>, Error> {
+        self.build()
+    }
+}
+
 /// A flag of one model means nothing to another.
-fn refuse_foreign_flags(model: &str, config: &Config) -> Result<(), String> {
+fn refuse_foreign_flags(model: &str, config: &Config) -> Result<(), Error> {
     let toy: &[&str] = &["hierarchical"];
     let regression: &[&str] = &["logistic"];
     let network: &[&str] = &["bnn"];
@@ -182,13 +210,13 @@ fn refuse_foreign_flags(model: &str, config: &Config) -> Result<(), String> {
     match flags.iter().find(|(owners, _, given)| *given && !owners.contains(&model)) {
         Some((owners, flag, _)) => {
             let owners = owners.join(" and ");
-            Err(format!("{flag} belongs to the model {owners}, not to {model}; leave it out"))
+            Err(format!("{flag} belongs to the model {owners}, not to {model}; leave it out").into())
         }
         None => Ok(()),
     }
 }
 
-fn hierarchical(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
+fn hierarchical(config: &mut Config) -> Result<Source, Error> {
     let mut notes = Vec::new();
     let (y, sha256) = match &config.data {
         Some(path) => {
@@ -226,7 +254,7 @@ fn hierarchical(config: &mut Config) -> Result<Source, Box<dyn std::error::Error
     Ok(Source { spec: Spec::Hierarchical { y }, sha256, notes, remember: None })
 }
 
-fn logistic(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
+fn logistic(config: &mut Config) -> Result<Source, Error> {
     let (bytes, name) = match &config.data {
         Some(path) => (read(path)?, path.display().to_string()),
         None => {
@@ -245,7 +273,7 @@ fn logistic_of(
     mut all: Classification,
     name: &str,
     mut digest: String,
-) -> Result<Source, Box<dyn std::error::Error>> {
+) -> Result<Source, Error> {
     let mut notes = Vec::new();
     let prior_variance = *config.prior_variance.get_or_insert(5.0);
     if !(prior_variance > 0.0 && prior_variance.is_finite()) {
@@ -303,7 +331,7 @@ fn test_set(
     moments: Option<&Moments>,
     notes: &mut Vec<String>,
     digest: &mut String,
-) -> Result<Option<Classification>, Box<dyn std::error::Error>> {
+) -> Result<Option<Classification>, Error> {
     let Some(path) = &config.test else { return Ok(None) };
     if config.test_fraction.is_some_and(|f| f != 0.0) || config.split_seed.is_some() {
         return Err("--test names a test set, so there is nothing to split; leave --test-fraction and --split-seed out".into());
@@ -319,7 +347,7 @@ fn test_set(
     Ok(Some(test))
 }
 
-fn bnn(config: &mut Config) -> Result<Source, Box<dyn std::error::Error>> {
+fn bnn(config: &mut Config) -> Result<Source, Error> {
     let bytes = config.data.as_deref().map(read).transpose()?;
     let images = bytes.as_deref().is_none_or(data::looks_like_idx);
     if images {
@@ -378,7 +406,7 @@ fn network_of(
     mut all: Classification,
     name: &str,
     mut digest: String,
-) -> Result<Source, Box<dyn std::error::Error>> {
+) -> Result<Source, Error> {
     let mut notes = Vec::new();
     config.target = Some(all.target.clone());
     note_dropped(&mut notes, Path::new(name), all.rows_dropped);
@@ -471,6 +499,7 @@ fn note_dropped(notes: &mut Vec<String>, file: &Path, dropped: usize) {
 }
 
 /// Reads a data file whole.
-pub fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|e| format!("cannot read the data {}: {e}; check the path", path.display()))
+pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    let cannot = |e| format!("cannot read the data {}: {e}; check the path", path.display()).into();
+    std::fs::read(path).map_err(cannot)
 }

@@ -12,8 +12,8 @@ use motes_models::data;
 use motes_models::logistic::{self, Prediction};
 use motes_models::{Bnn, Labelled};
 
-use crate::generator;
 use crate::models::{Remember, read};
+use crate::{Error, generator};
 
 /// Predictions for the rows of a file.
 pub struct Predictions {
@@ -26,7 +26,7 @@ pub struct Predictions {
 }
 
 /// Predicts each row of a file with a finished run.
-pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, String> {
+pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
     let summary_path = dir.join("summary.json");
     let unprepared = || {
         format!(
@@ -35,9 +35,9 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, String> {
         )
     };
     if generator::is_config(&dir.join("config.toml")) {
-        return Err(unprepared());
+        return Err(unprepared().into());
     }
-    let summary = Summary::read(dir).map_err(|e| e.to_string())?.ok_or_else(|| {
+    let summary = Summary::read(dir)?.ok_or_else(|| {
         format!("{} is not there; give the directory of a finished run", summary_path.display())
     })?;
     let remember = summary.data.and_then(|data| serde_json::from_value::<Remember>(data).ok());
@@ -56,7 +56,9 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, String> {
         _ => remember.inputs + usize::from(remember.intercept),
     };
     if clouds.shape.get(1) != Some(&width) || clouds.values.is_empty() {
-        return Err(format!("{} does not belong to this run; run the fit again", clouds_path.display()));
+        return Err(
+            format!("{} does not belong to this run; run the fit again", clouds_path.display()).into()
+        );
     }
 
     let mut notes = Vec::new();
@@ -64,7 +66,7 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, String> {
     if let Some(moments) = &remember.moments {
         moments.apply(&mut features);
     }
-    let pool = Pool::new(None).map_err(|e| e.to_string())?;
+    let pool = Pool::new(None)?;
     let csv = pool.install(|| match remember.model.as_str() {
         "bnn" => network_csv(&remember, &clouds.values, &features, &rows),
         _ => {
@@ -78,12 +80,13 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, String> {
 }
 
 /// Refuses rows that give no probabilities.
-fn refuse_overflow(rows: &[usize], is_finite: impl Fn(usize) -> bool) -> Result<(), String> {
+fn refuse_overflow(rows: &[usize], is_finite: impl Fn(usize) -> bool) -> Result<(), Error> {
     match (0..rows.len()).find(|i| !is_finite(*i)) {
         Some(i) => Err(format!(
             "row {} has features that are too large to predict from; correct them or leave the row out",
             rows[i] + 1
-        )),
+        )
+        .into()),
         None => Ok(()),
     }
 }
@@ -93,20 +96,20 @@ fn new_rows(
     path: &Path,
     remember: &Remember,
     notes: &mut Vec<String>,
-) -> Result<(Vec<f64>, Vec<usize>), String> {
+) -> Result<(Vec<f64>, Vec<usize>), Error> {
     let (bytes, name) = (read(path)?, path.display().to_string());
     if remember.features.is_empty() {
-        let images = data::read_images(&bytes, &name).map_err(|e| e.to_string())?;
+        let images = data::read_images(&bytes, &name)?;
         if images.height * images.width != remember.inputs {
             return Err(format!(
                 "{name} has images of {} x {} pixels and the network takes {} inputs; give images of the same size",
                 images.height, images.width, remember.inputs
-            ));
+            ).into());
         }
         return Ok((images.pixels.iter().map(|p| f64::from(*p)).collect(), (0..images.count).collect()));
     }
-    let table = data::read_table(&bytes, &name).map_err(|e| e.to_string())?;
-    let rows = data::features(&table, &remember.features).map_err(|e| e.to_string())?;
+    let table = data::read_table(&bytes, &name)?;
+    let rows = data::features(&table, &remember.features)?;
     if rows.rows_dropped > 0 {
         notes.push(format!("{} rows with missing values get no prediction", rows.rows_dropped));
     }
@@ -118,11 +121,11 @@ pub fn network_probabilities(
     remember: &Remember,
     clouds: &[f64],
     features: &[f64],
-) -> Result<Vec<f64>, String> {
+) -> Result<Vec<f64>, Error> {
     let (inputs, hidden, classes) = (remember.inputs, remember.hidden, remember.classes.len());
     // The network's data do not matter for predictions: its shape does.
     let blank = Labelled { features: &vec![0.0; inputs], labels: &[0] };
-    let network = Bnn::<f64>::new(blank, None, inputs, hidden, classes).map_err(|e| e.to_string())?;
+    let network = Bnn::<f64>::new(blank, None, inputs, hidden, classes)?;
     Ok(network.predict(features, clouds))
 }
 
@@ -132,7 +135,7 @@ fn network_csv(
     clouds: &[f64],
     features: &[f64],
     rows: &[usize],
-) -> Result<String, String> {
+) -> Result<String, Error> {
     let classes = remember.classes.len();
     let probabilities = network_probabilities(remember, clouds, features)?;
     refuse_overflow(rows, |i| probabilities[i * classes..][..classes].iter().all(|p| p.is_finite()))?;

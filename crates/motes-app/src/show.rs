@@ -55,7 +55,7 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
             let _ = writeln!(out, "  {:width$}  {:>10.5}  {:>9.5}", p.names[i], p.mean[i], p.var[i].sqrt());
         }
         more(&mut out, summary.d_x);
-    } else if summary.d_x > motes::summary::LISTED && theta.mean.is_some() {
+    } else if summary.d_x > motes::LISTED && theta.mean.is_some() {
         let count = thousands(&summary.d_x.to_string());
         let _ = writeln!(out, "\n  posterior.npz has mean and variance of the {count} coordinates");
     }

@@ -6,6 +6,7 @@ use std::io::Write as _;
 use motes::{Ended, Settings, memory};
 
 use crate::args::CheckArgs;
+use motes_app::job::Problem;
 use motes_app::models::{self, Source};
 
 /// Checks every capability of a model and prints a line for each.
@@ -17,7 +18,7 @@ pub fn check(args: CheckArgs) -> Result<Ended, String> {
     memory::check(shape, &Settings { particles: 1, ..Settings::default() })?;
     config.model = Some(name);
     let source = Source::load(&mut config)?;
-    let model = source.build::<f64>()?;
+    let model = source.double()?;
     let checks = motes::check_model(&*model, seed).map_err(|e| e.to_string())?;
     let mut table = format!("{:34}  {:>12}  verdict\n", model.name(), "worst error");
     for check in &checks {

@@ -4,23 +4,17 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use motes::record::RunDirectory;
-use motes::settings::Settings;
-use motes::{Ended, Error, Flow, Model, Observer, Real, State, StepInfo};
-
+use motes::{Algorithm, Ended};
 use motes_app::config::Config;
-use motes_app::job::{self, Plan};
-use motes_app::models::{self, Source};
-use motes_app::report;
+use motes_app::job::{self, Job, Problem};
+use motes_app::models::Source;
+use motes_app::{Error, report};
 
-use crate::args::{CompareArgs, How};
-use crate::fit::{Compared, From, Run, tell_data, warn_of};
-use crate::progress::{Interrupt, Progress};
-
-/// Where time is the limit, no number of steps is.
-const UNBOUNDED: u64 = 1 << 52;
+use crate::args::CompareArgs;
+use crate::fit::{Run, Where, tell_data, warn_of};
+use crate::progress::Interrupt;
 
 /// Runs several algorithms and compares them.
 pub fn compare(args: CompareArgs) -> Result<Ended, String> {
@@ -34,41 +28,40 @@ pub fn compare(args: CompareArgs) -> Result<Ended, String> {
     if let Some(one) = args.config.algorithm {
         return Err(format!("--algorithm {one} names one of several; list all of them after --algorithms"));
     }
-    let budget = args.budget.map(seconds).transpose()?;
-    let plans = plans(&args, budget)?;
-    let stem = format!("compare-{}", plans[0].config.model.as_deref().unwrap_or_default());
+    let time = args.budget.map(seconds).transpose()?;
+    let jobs = jobs(&args, time)?;
+    let stem = format!("compare-{}", jobs[0].config.model.as_deref().unwrap_or_default());
     let begun: Vec<Begun> = match &args.out {
-        Some(out) => begun(out, &names, &plans, budget.is_some())?,
+        Some(out) => begun(out, &names, &jobs, time.is_some())?,
         None => names.iter().map(|_| Begun::No).collect(),
     };
     let interrupt = Interrupt::install()?;
     let out = match args.out {
         Some(out) => out,
-        None => job::next_default(&stem).map_err(|e| e.to_string())?,
+        None => job::next_default(&stem)?,
     };
     let dirs: Vec<PathBuf> = names.iter().map(|name| out.join(name)).collect();
     if !args.how.quiet {
-        tell_data(&plans[0]);
+        tell_data(&jobs[0]);
     }
-    let open_trace = args.config.trace_every.is_none();
     let mut problems = vec![None; names.len()];
-    for (i, (plan, begun)) in plans.into_iter().zip(begun).enumerate() {
+    for (i, (job, begun)) in jobs.into_iter().zip(begun).enumerate() {
         let label = format!("{} ({} of {})", names[i], i + 1, names.len());
-        let from = match begun {
+        let place = match begun {
             Begun::Finished => {
                 if !args.how.quiet {
                     say!("{label}: was finished before");
                 }
                 continue;
             }
-            Begun::Partly => From::Directory(dirs[i].clone()),
-            Begun::No => From::Scratch { out: Some(dirs[i].clone()) },
+            Begun::Partly => Where::There(dirs[i].clone()),
+            Begun::No => Where::New(Some(dirs[i].clone())),
         };
-        let how = args.how.clone();
-        match of_several(plan, how, label.clone(), budget, open_trace).carry_out(from, &interrupt) {
+        let run = Run { job, how: args.how.clone(), label: Some(label.clone()) };
+        match run.carry_out(place, &interrupt) {
             Ok(Ended::Complete) => {}
             Ok(Ended::Early) => {
-                if budget.is_some() {
+                if time.is_some() {
                     // A time budget cannot be split over two processes: this one begins again.
                     let _ = std::fs::remove_dir_all(&dirs[i]);
                 }
@@ -93,7 +86,7 @@ pub fn compare(args: CompareArgs) -> Result<Ended, String> {
     if shown {
         let warning = report::after_comparison(&dirs, &problems, &page);
         shown = warning.is_none();
-        warn_of(warning);
+        warn_of(warning.as_deref());
     }
     if !args.how.quiet {
         let mut text = report::table(&names, &dirs, &problems)?;
@@ -117,38 +110,30 @@ fn seconds(budget: f64) -> Result<Duration, String> {
     }
 }
 
-/// A plan for each algorithm, all checked before any runs.
-fn plans(args: &CompareArgs, budget: Option<Duration>) -> Result<Vec<Plan>, String> {
+/// A job for each algorithm, all checked before any runs.
+fn jobs(args: &CompareArgs, time: Option<Duration>) -> Result<Vec<Job>, Error> {
     let mut file = args.config_file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
-    if budget.is_some() {
+    if time.is_some() {
         // They were written out for a number of steps.
         (file.burn_in, file.adjust_after, file.trace_every) = (None, None, None);
     }
     let mut configs = Vec::new();
     for algorithm in &args.algorithms {
-        let mut flags = args.config.clone();
-        flags.algorithm = Some(*algorithm);
-        if budget.is_some() {
-            flags.steps = Some(UNBOUNDED);
-        }
+        let flags = Config { algorithm: Some(*algorithm), ..args.config.clone() };
         let mut config = job::gather(args.model.as_deref(), flags, file.clone())?;
         config.leave_to(algorithm);
-        let model = config.model.as_deref().unwrap_or_default();
-        let settings = config.settings(&models::defaults(model));
-        settings
-            .and_then(|settings| job::before_data(&config, args.how.threads, &settings))
-            .map_err(|problem| format!("{algorithm}: {problem}"))?;
+        job::before_data(&config, args.how.threads, time).map_err(|e| e.within(algorithm))?;
         configs.push(config);
     }
     // Data are read once; what that settles holds for all.
     let mut filled = configs[0].clone();
     let source = Arc::new(Source::load(&mut filled)?);
     let filled = filled.added_since(&configs[0]);
-    let plan = |(config, algorithm): (Config, &&'static motes::Algorithm)| {
-        let plan = job::plan(config.or(filled.clone()), args.how.threads, Some(Arc::clone(&source)));
-        plan.and_then(|plan| plan.check().map(|()| plan)).map_err(|problem| format!("{algorithm}: {problem}"))
+    let job = |(config, algorithm): (Config, &&'static Algorithm)| {
+        let job = Job::new(config.or(filled.clone()), Arc::clone(&source) as Arc<dyn Problem>, time);
+        job.and_then(|job| job.check().map(|()| job)).map_err(|e| e.within(algorithm))
     };
-    configs.into_iter().zip(&args.algorithms).map(plan).collect()
+    configs.into_iter().zip(&args.algorithms).map(job).collect()
 }
 
 /// How far the run of one algorithm is.
@@ -159,7 +144,7 @@ enum Begun {
 }
 
 /// What an earlier, interrupted comparison left in the directory; anything else there is refused.
-fn begun(out: &Path, names: &[String], plans: &[Plan], timed: bool) -> Result<Vec<Begun>, String> {
+fn begun(out: &Path, names: &[String], jobs: &[Job], timed: bool) -> Result<Vec<Begun>, String> {
     let entries = match std::fs::read_dir(out) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
@@ -178,16 +163,16 @@ fn begun(out: &Path, names: &[String], plans: &[Plan], timed: bool) -> Result<Ve
             ));
         }
     }
-    names.iter().zip(plans).map(|(name, plan)| one_begun(&out.join(name), plan, timed)).collect()
+    names.iter().zip(jobs).map(|(name, job)| one_begun(&out.join(name), job, timed)).collect()
 }
 
-fn one_begun(dir: &Path, plan: &Plan, timed: bool) -> Result<Begun, String> {
+fn one_begun(dir: &Path, job: &Job, timed: bool) -> Result<Begun, String> {
     let shown = dir.display();
     if !dir.join("config.toml").exists() {
         return Ok(Begun::No);
     }
     let mut there = Config::read(&dir.join("config.toml"))?;
-    let mut wanted = plan.config.clone();
+    let mut wanted = job.config.clone();
     if timed {
         for config in [&mut there, &mut wanted] {
             (config.steps, config.burn_in, config.adjust_after) = (None, None, None);
@@ -214,114 +199,4 @@ fn again(out: &Path) -> String {
         words.extend(["--out".into(), report::shell(out)]);
     }
     format!("motes {}", words.join(" "))
-}
-
-/// A run that lasts for a given time.
-#[derive(Clone, Copy)]
-pub struct Budget {
-    pub time: Duration,
-    /// Whether the burn-in was left open: it is then half of the time.
-    open_burn_in: bool,
-    /// Whether the beginning of accept-reject was left open: it is then a quarter of the time.
-    open_adjust_after: bool,
-    /// Whether it was left open how densely the trace is written.
-    open_trace: bool,
-}
-
-/// A trace has some hundred thousand rows at most where nothing else was asked for.
-const ROWS: f64 = 1e5;
-/// How long steps are timed at most to find out.
-const TRIAL: Duration = Duration::from_millis(20);
-
-impl Budget {
-    /// Whether it is not yet known when accept-reject begins.
-    pub fn decides_adjust_after(&self) -> bool {
-        self.open_adjust_after
-    }
-
-    /// Steps between rows of the trace, from how long steps take: those of em take no time and would fill the disk.
-    pub fn trace_every<F: Real>(self, model: &dyn Model<F>, settings: &Settings) -> Option<u64> {
-        let mut state = motes::start(model, settings).ok().filter(|_| self.open_trace)?;
-        let mut clock = Clock { began: Instant::now(), time: self.time.mul_f64(0.01).min(TRIAL) };
-        // A failure is for the run itself to tell.
-        motes::run(model, settings, &mut state, None, &mut [&mut clock]).ok()?;
-        let rate = state.k as f64 / clock.began.elapsed().as_secs_f64();
-        Some((rate * self.time.as_secs_f64() / ROWS).ceil().max(1.0) as u64)
-    }
-
-    /// Runs until the time is over. What was left open is settled on the way, so that the run is the same, bit for bit,
-    /// as one that was asked for these steps.
-    pub fn run<F: Real>(
-        self,
-        model: &dyn Model<F>,
-        plan: &mut Plan,
-        state: &mut State<F>,
-        directory: &mut RunDirectory,
-        progress: &mut Progress,
-        interrupt: &mut Interrupt,
-    ) -> Result<(Ended, Duration), Error> {
-        let mut spent = Duration::ZERO;
-        let parts = [
-            (0.25, plan.settings.accepts() && self.open_adjust_after),
-            (0.5, self.open_burn_in),
-            (1.0, true),
-        ];
-        for (part, _) in parts.into_iter().filter(|(_, wanted)| *wanted) {
-            let mut clock =
-                Clock { began: Instant::now(), time: self.time.mul_f64(part).saturating_sub(spent) };
-            let mut observers: [&mut dyn Observer<F>; 3] = [progress, interrupt, &mut clock];
-            let (_, more) = motes::run(model, &plan.settings, state, Some(directory), &mut observers)?;
-            spent += more;
-            if interrupt.is_set() {
-                return Ok((Ended::Early, spent));
-            }
-            let settings = &mut plan.settings;
-            match part {
-                0.25 => settings.adjust_after = state.k,
-                0.5 => settings.burn_in = state.k,
-                _ => settings.steps = state.k,
-            }
-        }
-        let settings = &mut plan.settings;
-        if !settings.accepts() && self.open_adjust_after {
-            settings.adjust_after = settings.burn_in / 2; // of no consequence, and what a replay assumes
-        }
-        if settings.burn_in >= settings.steps
-            || (settings.accepts() && settings.adjust_after >= settings.steps)
-        {
-            return Err(Error::Settings(format!(
-                "{} steps were made in {} s, which is all burn-in or before accept-reject begins; give a larger --budget",
-                settings.steps,
-                self.time.as_secs_f64()
-            )));
-        }
-        plan.settle()?;
-        directory.adopt(&plan.settings);
-        RunDirectory::write_config(directory.path(), &plan.text)?;
-        Ok((Ended::Complete, spent))
-    }
-}
-
-/// Stops a run when its time is over.
-struct Clock {
-    began: Instant,
-    time: Duration,
-}
-
-impl<F: Real> Observer<F> for Clock {
-    fn observe(&mut self, info: &StepInfo<'_, F>) -> Flow {
-        let over = self.began.elapsed().saturating_sub(info.metrics_time) >= self.time;
-        if over { Flow::Stop } else { Flow::Continue }
-    }
-}
-
-/// The plan as one of several.
-fn of_several(plan: Plan, how: How, label: String, budget: Option<Duration>, open_trace: bool) -> Run {
-    let budget = budget.map(|time| Budget {
-        time,
-        open_burn_in: plan.settings.burn_in == UNBOUNDED / 2,
-        open_adjust_after: plan.settings.adjust_after == UNBOUNDED / 4,
-        open_trace,
-    });
-    Run { plan, how, compared: Some(Compared { label, budget }) }
 }

@@ -2,41 +2,20 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use motes::record::RunDirectory;
 use motes::sentence::Face;
-use motes::{Ended, Error, Model, Observer, Pool, Real, State, Summary};
+use motes::{Ended, Flow, Observer, Pool, Real, StepInfo};
+use motes_app::carry::{self, Outcome, Start, Watch};
 use motes_app::config::{Config, Precision};
-use motes_app::job::{self, Plan, fewer_steps};
-use motes_app::{generator::is_config, models, report, show};
+use motes_app::generator::is_config;
+use motes_app::job::{self, Job, Precise, fewer_steps};
+use motes_app::models::{self, Source};
+use motes_app::{Error, show};
 
 use crate::args::{FitArgs, How, ResumeArgs};
-use crate::compare::Budget;
 use crate::generator::{self, FitModel};
 use crate::progress::{Interrupt, Progress};
-
-/// A run that can begin, and how it is carried out.
-pub struct Run {
-    pub plan: Plan,
-    pub how: How,
-    /// The place among the runs of a comparison.
-    pub compared: Option<Compared>,
-}
-
-/// What is different for a run that is one of several.
-#[derive(Clone)]
-pub struct Compared {
-    /// What progress begins with.
-    pub label: String,
-    /// The time to run for, instead of a number of steps.
-    pub budget: Option<Budget>,
-}
-
-/// Where a run begins.
-pub enum From {
-    Scratch { out: Option<PathBuf> },
-    Directory(PathBuf),
-}
 
 /// Fits a model.
 pub fn fit(args: FitArgs) -> Result<Ended, String> {
@@ -54,7 +33,7 @@ pub fn fit(args: FitArgs) -> Result<Ended, String> {
     }
     let file = args.config_file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let config = job::gather(args.model.as_deref(), args.config, file)?;
-    start(config, args.how, From::Scratch { out: args.out })
+    start(config, args.how, Where::New(args.out))
 }
 
 /// Continues a run.
@@ -74,160 +53,140 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
     if let Some(steps) = args.steps {
         let before = config.steps.unwrap_or(0);
         if steps < before {
-            return Err(fewer_steps(steps, before));
+            return Err(fewer_steps(steps, before).into());
         }
         config.steps = Some(steps);
     }
-    start(config, args.how, From::Directory(args.dir))
+    start(config, args.how, Where::There(args.dir))
 }
 
-fn start(config: Config, how: How, from: From) -> Result<Ended, String> {
-    let plan = job::plan(config, how.threads, None)?;
+fn start(mut config: Config, how: How, place: Where) -> Result<Ended, String> {
+    job::before_data(&config, how.threads, None)?;
+    let source = Arc::new(Source::load(&mut config)?);
+    let job = Job::new(config, source, None)?;
     let interrupt = Interrupt::install()?;
-    Run { plan, how, compared: None }.carry_out(from, &interrupt).map_err(|e| e.to_string())
+    Ok(Run { job, how, label: None }.carry_out(place, &interrupt)?)
 }
 
-/// What people should know about the data.
-pub fn tell_data(plan: &Plan) {
-    plan.source.notes.iter().for_each(|note| say!("{note}"));
+/// Where a run is.
+pub enum Where {
+    /// In a new directory: this one, or the next free one.
+    New(Option<PathBuf>),
+    /// In a directory that holds what was done of it.
+    There(PathBuf),
+}
+
+/// A run that can begin, and how it is carried out.
+pub struct Run {
+    pub job: Job,
+    pub how: How,
+    /// Which run of several this is.
+    pub label: Option<String>,
 }
 
 impl Run {
-    fn budget(&self) -> Option<Budget> {
-        self.compared.as_ref().and_then(|c| c.budget)
-    }
-
-    /// What people should know before the first step.
-    fn tell(&self) {
-        if self.how.quiet {
-            return;
-        }
-        if self.compared.is_none() {
-            tell_data(&self.plan);
-        }
-        let label = self.compared.as_ref().map(|c| format!("{}: ", c.label)).unwrap_or_default();
-        if self.plan.auto {
-            say!("{label}step size {} (auto)", self.plan.settings.step_size);
-        }
-        let open = self.budget().is_some_and(|b| b.decides_adjust_after());
-        if self.plan.settings.accepts() && self.plan.settings.adjust_after > 0 && !open {
-            say!("{label}accept-reject begins after {} steps", self.plan.settings.adjust_after);
+    /// Makes the run, and shows what it has come to unless it is one of several.
+    pub fn carry_out(self, place: Where, interrupt: &Interrupt) -> Result<Ended, Error> {
+        match self.job.precision {
+            Precision::F32 => self.carry_out_in::<f32>(place, interrupt),
+            Precision::F64 => self.carry_out_in::<f64>(place, interrupt),
         }
     }
 
-    /// Makes the run.
-    pub fn carry_out(self, from: From, interrupt: &Interrupt) -> Result<Ended, Error> {
-        match self.plan.config.precision {
-            Some(Precision::F32) => self.carry_out_in::<f32>(from, interrupt),
-            _ => self.carry_out_in::<f64>(from, interrupt),
+    fn carry_out_in<F: Precise>(self, place: Where, interrupt: &Interrupt) -> Result<Ended, Error> {
+        let Run { job, how, label } = self;
+        let model = job.model::<F>()?;
+        let start = match place {
+            Where::New(Some(dir)) => Start::New(dir),
+            Where::New(None) => Start::Next,
+            Where::There(dir) => Start::Directory(dir),
+        };
+        let silent = how.quiet || label.is_some();
+        let mut terminal = Terminal::new(&job, label, how.quiet, interrupt);
+        let pool = Pool::new(how.threads)?;
+        let outcome =
+            pool.install(|| carry::carry_out(job, &*model, start, !how.no_report, &mut terminal))?;
+        let Outcome { job, state, summary, ended, dir, .. } = outcome;
+        let dir = dir.unwrap_or_default();
+        let (shown, settings) = (dir.display(), &job.settings);
+        match ended {
+            _ if silent => {}
+            Ended::Complete => {
+                let text = show::summary(&summary, &dir, Face::Shell);
+                // The files are written: whoever has closed the pipe has seen enough.
+                let _ = std::io::stdout().write_all(text.as_bytes());
+            }
+            Ended::Early if state.k == 0 => {
+                say!("stopped in the warm start, which begins again with: motes resume {shown}");
+            }
+            Ended::Early => {
+                let (k, steps) = (state.k, settings.steps);
+                say!("stopped after step {k} of {steps}; go on with: motes resume {shown}");
+            }
         }
-    }
-
-    fn carry_out_in<F: Real>(self, from: From, interrupt: &Interrupt) -> Result<Ended, Error> {
-        let model = self.plan.model::<F>().map_err(Error::Settings)?;
-        let pool = Pool::new(self.how.threads)?;
-        pool.install(|| loop_and_write(self, &*model, from, interrupt.clone()))
+        Ok(ended)
     }
 }
 
-fn loop_and_write<F: Real>(
-    mut run: Run,
-    model: &dyn Model<F>,
-    from: From,
-    mut interrupt: Interrupt,
-) -> Result<Ended, Error> {
-    if let Some(every) = run.budget().and_then(|b| b.trace_every(model, &run.plan.settings)) {
-        run.plan.config.trace_every = Some(every);
-        run.plan.settle()?;
-    }
-    let (settings, recording) = (&run.plan.settings, run.plan.config.recording());
-    let (state, mut directory) = match from {
-        From::Scratch { out } => {
-            let out = match out {
-                Some(out) => out,
-                None => job::next_default(&format!("{}-{}", model.name(), settings.algorithm))?,
-            };
-            let directory = RunDirectory::create(&out, &run.plan.text, model, settings, recording)?;
-            run.tell();
-            (motes::start_unless(model, settings, || interrupt.is_set())?, directory)
-        }
-        From::Directory(dir) => {
-            let mut state = State::initial(model, settings);
-            let (directory, warnings) = RunDirectory::resume(&dir, model, settings, recording, &mut state)?;
-            warnings.iter().for_each(|w| say!("warning: {w}"));
-            RunDirectory::write_config(&dir, &run.plan.text)?;
-            run.tell();
-            if !run.how.quiet {
-                say!("going on from step {}", state.k);
-            }
-            if state.k == 0 {
-                (motes::start_unless(model, settings, || interrupt.is_set())?, directory)
-            } else {
-                (Some(state), directory)
-            }
-        }
-    };
-    let Some(mut state) = state else {
-        if !run.how.quiet {
-            let dir = directory.path().display();
-            say!("stopped in the warm start, which begins again with: motes resume {dir}");
-        }
-        return Ok(Ended::Early);
-    };
-    let label = run.compared.as_ref().map(|c| c.label.clone()).unwrap_or_default();
-    let budget = run.budget();
-    let mut progress = Progress::new(settings.steps, budget.map(|b| b.time), label, run.how.quiet);
-    let outcome = match budget {
-        None => {
-            let mut observers: [&mut dyn Observer<F>; 2] = [&mut progress, &mut interrupt];
-            motes::run(model, settings, &mut state, Some(&mut directory), &mut observers)
-        }
-        Some(budget) => {
-            budget.run(model, &mut run.plan, &mut state, &mut directory, &mut progress, &mut interrupt)
-        }
-    };
-    progress.finish();
-    let (ended, spent) = match outcome {
-        Ok(outcome) => outcome,
-        Err(e) => {
-            if e.is_divergence() && !run.how.no_report {
-                let path = directory.path().to_path_buf();
-                drop(directory); // the last rows of the trace are written
-                warn_of(report::after_run(&path, Some(&e.to_string())));
-            }
-            return Err(e);
-        }
-    };
-    let settings = &run.plan.settings;
-    if ended == Ended::Early {
-        if !run.how.no_report {
-            warn_of(report::after_run(directory.path(), None));
-        }
-        if !run.how.quiet && run.compared.is_none() {
-            let dir = directory.path().display();
-            say!("stopped after step {} of {}; go on with: motes resume {dir}", state.k, settings.steps);
-        }
-        return Ok(ended);
-    }
-    let seconds = directory.seconds_before() + spent.as_secs_f64();
-    let choices = serde_json::to_value(&run.plan.config).expect("a config is plain data");
-    let mut summary = Summary::of(model, settings, choices, &state, seconds);
-    summary.data = run.plan.source.remember.as_ref().map(|r| serde_json::to_value(r).expect("plain data"));
-    directory.finish(model, settings, &state, spent, &summary)?;
-    if !run.how.no_report {
-        warn_of(report::after_run(directory.path(), None));
-    }
-    if !run.how.quiet && run.compared.is_none() {
-        let text = show::summary(&summary, directory.path(), Face::Shell);
-        // The files are written: whoever has closed the pipe has seen enough.
-        let _ = std::io::stdout().write_all(text.as_bytes());
-    }
-    Ok(ended)
+/// What people should know about the data.
+pub fn tell_data(job: &Job) {
+    job.problem.notes().iter().for_each(|note| say!("{note}"));
 }
 
 /// Says what could not be written after a run.
-pub fn warn_of(warning: Option<String>) {
+pub fn warn_of(warning: Option<&str>) {
     if let Some(warning) = warning {
         say!("warning: {warning}");
+    }
+}
+
+/// Who watches a run in a terminal.
+struct Terminal {
+    progress: Progress,
+    interrupt: Interrupt,
+    label: Option<String>,
+    quiet: bool,
+}
+
+impl Terminal {
+    fn new(job: &Job, label: Option<String>, quiet: bool, interrupt: &Interrupt) -> Self {
+        let budget = job.length.budget().map(|b| b.time);
+        let progress = Progress::new(job.settings.steps, budget, label.clone().unwrap_or_default(), quiet);
+        Terminal { progress, interrupt: interrupt.clone(), label, quiet }
+    }
+}
+
+impl<F: Real> Observer<F> for Terminal {
+    fn observe(&mut self, info: &StepInfo<'_, F>) -> Flow {
+        self.progress.show(info);
+        self.interrupt.flow()
+    }
+}
+
+impl<F: Real> Watch<F> for Terminal {
+    fn stopped(&self) -> bool {
+        self.interrupt.is_set()
+    }
+
+    fn begins(&mut self, job: &Job, from: Option<u64>) {
+        if self.quiet {
+            return;
+        }
+        if self.label.is_none() {
+            tell_data(job);
+        }
+        let label = self.label.as_ref().map(|label| format!("{label}: ")).unwrap_or_default();
+        job.asides().iter().for_each(|line| say!("{label}{line}"));
+        if let Some(k) = from {
+            say!("going on from step {k}");
+        }
+    }
+
+    fn warn(&mut self, line: &str) {
+        warn_of(Some(line));
+    }
+
+    fn over(&mut self) {
+        self.progress.finish();
     }
 }

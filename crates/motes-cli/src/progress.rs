@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use motes::{Flow, Observer, Real, StepInfo, Ticker};
+use motes::{Flow, Real, StepInfo, Ticker};
 use motes_app::numbers::{clock, grouped, thousands};
 use motes_models::generator::Stop;
 
@@ -74,8 +74,8 @@ impl Gauge {
 /// Shows how far a run has come.
 pub struct Progress {
     gauge: Gauge,
-    began: Instant,
-    first: Option<u64>,
+    /// When the first step was seen, and which.
+    first: Option<(Instant, u64)>,
     steps: u64,
     /// Which run of several this is.
     label: String,
@@ -92,22 +92,21 @@ impl Progress {
             Some(time) => Gauge::new(time.as_millis() as u64, &label, "{msg}", quiet),
         };
         let ticker = Ticker::new(Duration::from_millis(50));
-        Progress { gauge, began: Instant::now(), first: None, steps, label, budget, ticker }
+        Progress { gauge, first: None, steps, label, budget, ticker }
     }
 
     /// Takes the bar away.
     pub fn finish(&self) {
         self.gauge.finish();
     }
-}
 
-impl<F: Real> Observer<F> for Progress {
-    fn observe(&mut self, info: &StepInfo<'_, F>) -> Flow {
-        let first = *self.first.get_or_insert(info.k);
+    /// Shows a step.
+    pub fn show<F: Real>(&mut self, info: &StepInfo<'_, F>) {
+        let (began, first) = *self.first.get_or_insert_with(|| (Instant::now(), info.k));
         if !self.ticker.tick() || info.k == first {
-            return Flow::Continue;
+            return;
         }
-        let (k, elapsed) = (info.k, self.began.elapsed());
+        let (k, elapsed) = (info.k, began.elapsed());
         let rate = (k - first) as f64 / elapsed.as_secs_f64();
         let speed = format!("{} steps/s", grouped(rate));
         let label = if self.label.is_empty() { String::new() } else { format!("{}: ", self.label) };
@@ -125,7 +124,6 @@ impl<F: Real> Observer<F> for Progress {
                 self.gauge.show(spent.as_millis() as u64, message, line);
             }
         }
-        Flow::Continue
     }
 }
 
@@ -165,11 +163,5 @@ impl Interrupt {
     /// What an observer says.
     pub fn flow(&self) -> Flow {
         if self.is_set() { Flow::Stop } else { Flow::Continue }
-    }
-}
-
-impl<F: Real> Observer<F> for Interrupt {
-    fn observe(&mut self, _info: &StepInfo<'_, F>) -> Flow {
-        self.flow()
     }
 }

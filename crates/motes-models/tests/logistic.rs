@@ -88,7 +88,13 @@ fn evaluate<F: Real>(
     model.evaluate(at, want).unwrap();
     let want = Want { log_density: Some(&mut density_alone), ..Want::nothing(&mut scratch) };
     model.evaluate(at, want).unwrap();
-    assert!(grad_alone == grad_x && density_alone == density, "what else is asked for changes no bit");
+    let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    let wide = |values: &[F]| bits(&values.iter().map(|v| v.f64()).collect::<Vec<_>>());
+    assert_eq!(
+        (wide(&grad_alone), bits(&density_alone)),
+        (wide(&grad_x), bits(&density)),
+        "a question changes bits"
+    );
     Evaluated { grad_theta: grad_theta[0], grad_x: grad_x.iter().map(|g| g.f64()).collect(), density }
 }
 
@@ -421,7 +427,7 @@ fn refusals_end_with_a_remedy() {
     let bad = Options { prior_variance: -1.0, ..Options::default() };
     assert_eq!(
         refused(Logistic::new(&small, None, bad)),
-        "--prior-variance -1 is not a positive number; choose one, 5 for example"
+        "`prior-variance=-1` is not a positive number; use for example 5"
     );
     let large = data(vec![1.0, 1e300], vec![0, 1]);
     assert_eq!(

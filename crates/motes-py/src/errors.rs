@@ -1,6 +1,7 @@
 //! Errors of the library as Python exceptions, in Python's words.
 
 use motes::Error;
+use motes_models::generator::TrainingError;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
@@ -21,13 +22,28 @@ pub fn exception(error: Error) -> PyErr {
     }
 }
 
+/// An error of what the faces share.
+pub fn failure(error: motes_app::Error) -> PyErr {
+    match error {
+        motes_app::Error::Run(error) => exception(error),
+        motes_app::Error::Training(TrainingError::Diverged { step, value, rate, .. }) => {
+            let sentence = without_checkpoints(&error);
+            diverged(sentence, step, value, rate.value, rate.smaller())
+        }
+        motes_app::Error::Setting { key, problem } => {
+            value_error(motes_app::Error::Setting { key: key.replace('-', "_"), problem })
+        }
+        other => value_error(other),
+    }
+}
+
 /// The sentence of a divergence of which no checkpoints are kept.
-pub fn without_checkpoints(error: &impl std::fmt::Display) -> String {
+fn without_checkpoints(error: &impl std::fmt::Display) -> String {
     in_python(&error.to_string()).replace(" (earlier checkpoints are kept)", "")
 }
 
 /// A `DivergedError`.
-pub fn diverged(sentence: String, step: u64, norm: f64, h: f64, suggestion: f64) -> PyErr {
+fn diverged(sentence: String, step: u64, norm: f64, h: f64, suggestion: f64) -> PyErr {
     Python::attach(|py| {
         let class = py.import("motes._errors").and_then(|m| m.getattr("DivergedError"));
         match class.and_then(|class| class.call1((sentence, step, norm, h, suggestion))) {

@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use motes::{Ended, Error, Flow, Pool};
+use motes::{Ended, Flow, Pool};
+use motes_app::Error;
 use motes_app::generator::open::{self, Trained, UNTOLD};
-use motes_app::generator::run::{Done, Failure, From, Plan};
+use motes_app::generator::run::{Done, From, Plan};
 use motes_app::generator::tasks::{Source, mixture};
 use motes_app::generator::{GeneratorConfig, Summary};
 use motes_models::data::ImageSet;
-use motes_models::generator::{Search, Seen, Stop, Targets, TrainingError, inpaint};
+use motes_models::generator::{Search, Seen, Stop, Targets, inpaint};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::callables::Trouble;
-use crate::errors::{diverged, exception, in_python, value_error, without_checkpoints};
-use crate::execute::read_file;
-use crate::run::{How, raised};
+use crate::errors::{exception, failure, in_python, value_error};
+use crate::run::{How, raised, read_file};
 use crate::watch::{Signals, asked, attended};
 
 /// The files of images and labels that were given as arrays.
@@ -56,9 +56,9 @@ impl Images {
     /// Images as an IDX file holds them, and their labels.
     #[staticmethod]
     fn of_idx(py: Python<'_>, idx: &[u8], channels: usize, labels: Option<Vec<u8>>) -> PyResult<Self> {
-        let set = py.detach(|| -> Result<_, String> {
+        let set = py.detach(|| -> Result<_, Error> {
             let read = || ImageSet::from_idx(idx, "images", channels, None);
-            pool(None)?.install(read).map_err(|e| e.to_string())
+            Ok(pool(None)?.install(read)?)
         });
         Ok(Images { set: Arc::new(set.map_err(value_error)?), config: None, labels })
     }
@@ -112,7 +112,7 @@ pub fn train(py: Python<'_>, images: &Images, settings: &str, out: PathBuf, how:
 /// Reads the run directory of a generator.
 #[pyfunction]
 pub fn load_training(py: Python<'_>, dir: PathBuf) -> PyResult<Training> {
-    let read = py.detach(|| -> Result<_, Failure> {
+    let read = py.detach(|| -> Result<_, Error> {
         let config = GeneratorConfig::read(&dir.join("config.toml"))?;
         pool(None)?.install(|| {
             let plan = Plan::new(config, None, UNTOLD)?;
@@ -198,7 +198,7 @@ impl Training {
         threads: Option<usize>,
     ) -> PyResult<Flat<'py>> {
         let x: Vec<f32> = x.as_array().iter().copied().collect();
-        let images = py.detach(|| -> Result<_, String> {
+        let images = py.detach(|| -> Result<_, Error> {
             Ok(pool(threads)?.install(|| open::decode(&mut *self.trained().decoder, &x)))
         });
         Ok(images.map_err(value_error)?.into_pyarray(py))
@@ -215,7 +215,7 @@ impl Training {
     ) -> PyResult<Flat<'py>> {
         let source: Source = source.parse().map_err(value_error)?;
         let drawn = py.detach(|| Ok(mixture(&self.trained(), source, components, seed)?.draw(count, seed)));
-        Ok(drawn.map_err(|e: String| value_error(e))?.into_pyarray(py))
+        Ok(drawn.map_err(failure)?.into_pyarray(py))
     }
 
     /// The images decoded from the latents that fit best where `seen` holds.
@@ -243,7 +243,7 @@ impl Training {
             let mut work = || inpaint(&mut *self.trained().decoder, &images, &seen, &search, &mut told);
             Ok(pool(threads)?.install(&mut work))
         });
-        match raised(&trouble, found.map_err(|e: String| value_error(e)))? {
+        match raised(&trouble, found.map_err(failure))? {
             Some(found) => Ok(found.images.into_pyarray(py)),
             None if interrupted => Err(PyKeyboardInterrupt::new_err(())),
             None => Err(value_error("the search was stopped; start it again")),
@@ -258,7 +258,7 @@ impl Training {
 
     /// Writes a run directory.
     fn save(&self, py: Python<'_>, dir: PathBuf, report: bool) -> PyResult<Vec<String>> {
-        let saved = py.detach(|| -> Result<_, Failure> {
+        let saved = py.detach(|| -> Result<_, Error> {
             pool(None)?.install(|| {
                 let mut plan = self.copy(self.plan.config.clone(), &dir)?;
                 plan.report = report;
@@ -308,10 +308,10 @@ impl Training {
     }
 
     /// Copies the run as far as its last checkpoint, with images that lie in its directory.
-    fn copy(&self, mut config: GeneratorConfig, to: &Path) -> Result<Plan, Failure> {
-        let own = std::path::absolute(self.path.join(IMAGES))?;
+    fn copy(&self, mut config: GeneratorConfig, to: &Path) -> Result<Plan, Error> {
+        let own = std::path::absolute(self.path.join(IMAGES)).ok();
         let mut files = Files::new();
-        if config.data.as_deref() == Some(&own) {
+        if own.is_some() && config.data == own {
             let labels = config.labels.is_some().then(|| self.trained().labels()).transpose()?;
             files = placed(&mut config, to, &self.plan.images, labels.as_deref())?;
         }
@@ -327,7 +327,7 @@ fn placed(
     dir: &Path,
     set: &ImageSet,
     labels: Option<&[u8]>,
-) -> Result<Files, String> {
+) -> Result<Files, Error> {
     let at = |name: &str| {
         std::path::absolute(dir.join(name))
             .map_err(|e| format!("cannot use {}: {e}; check the path", dir.display()))
@@ -356,7 +356,7 @@ fn carry_out(
     let mut plan = plan.map_err(value_error)?;
     plan.report = how.report;
     let (outcome, interrupted) =
-        attended(py, &signals, (how.tick.as_ref(), plan.steps), &trouble, || -> Result<_, Failure> {
+        attended(py, &signals, (how.tick.as_ref(), plan.steps), &trouble, || -> Result<_, Error> {
             let mut watch = |seen: &Seen| {
                 signals.k.store(seen.k, Ordering::Relaxed);
                 let call = |callback: &Bound<'_, PyAny>| {
@@ -381,27 +381,9 @@ fn carry_out(
 
 fn settings_from(json: &str) -> PyResult<GeneratorConfig> {
     let table = serde_json::from_str(json).map_err(value_error)?;
-    GeneratorConfig::from_table(table).map_err(|sentence| {
-        // It begins with the setting's name.
-        let end = sentence.find(':').unwrap_or(0);
-        value_error(sentence[..end].replace('-', "_") + &sentence[end..])
-    })
+    GeneratorConfig::from_table(table).map_err(failure)
 }
 
-fn pool(threads: Option<usize>) -> Result<Pool, String> {
-    Pool::new(threads).map_err(|e| e.to_string())
-}
-
-/// What went wrong as the exception that says most.
-fn failure(error: Failure) -> PyErr {
-    let error = match error.downcast::<Error>() {
-        Ok(error) => return exception(*error),
-        Err(other) => other,
-    };
-    match error.downcast_ref::<TrainingError>() {
-        Some(TrainingError::Diverged { step, value, rate, .. }) => {
-            diverged(without_checkpoints(&error), *step, *value, rate.value, rate.smaller())
-        }
-        _ => value_error(error),
-    }
+fn pool(threads: Option<usize>) -> Result<Pool, Error> {
+    Ok(Pool::new(threads)?)
 }

@@ -4,7 +4,6 @@
 
 mod callables;
 mod errors;
-mod execute;
 mod generator;
 mod problem;
 mod run;

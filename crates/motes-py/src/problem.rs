@@ -4,18 +4,20 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use motes::{Model, Pool, Settings, memory};
+use motes_app::Error;
 use motes_app::config::{Config, Defaults, Precision};
+use motes_app::job::{self, Files, Precise};
 use motes_app::models::{self, Remember, Source};
 use motes_models::data::{Classification, sha256};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 use crate::callables::{Callables, PyReal, Trouble, Written};
-use crate::errors::{exception, value_error};
+use crate::errors::{exception, failure, value_error};
 
 /// What a model is made of.
 pub enum Kind {
-    Builtin { config: Box<Config>, source: Box<Source>, table: Option<Box<Table>>, shape: OnceLock<Shape> },
+    Builtin { config: Box<Config>, source: Arc<Source>, table: Option<Box<Table>>, shape: OnceLock<Shape> },
     Written(Arc<Callables>),
 }
 
@@ -32,7 +34,7 @@ pub enum Table {
 const NAME_BYTES: u128 = 64;
 
 /// The file of such data in a run directory.
-pub const TABLE: &str = "data.csv";
+const TABLE: &str = "data.csv";
 
 impl Table {
     /// As CSV: every number comes back to the last bit.
@@ -68,11 +70,11 @@ impl Problem {
     #[staticmethod]
     fn of_settings(py: Python<'_>, settings: &str) -> PyResult<Self> {
         let mut config = settings_from(settings)?;
-        let name = models::name(None, config.model.as_deref()).map_err(value_error)?;
+        let name = models::name(None, config.model.as_deref()).map_err(failure)?;
         let shape = models::shape_before_data(&name, &config, 8);
         memory::check(shape, &Settings { particles: 1, ..Settings::default() }).map_err(value_error)?;
-        let source = py.detach(|| Source::load(&mut config)).map_err(value_error)?;
-        Problem::builtin(config, source, None).map_err(value_error)
+        let source = py.detach(|| Source::load(&mut config)).map_err(failure)?;
+        Problem::builtin(config, source, None).map_err(failure)
     }
 
     /// The hierarchical model of observations.
@@ -80,8 +82,8 @@ impl Problem {
     fn of_observations(y: PyReadonlyArray1<'_, f64>) -> PyResult<Self> {
         let y: Vec<f64> = y.as_array().to_vec();
         let config = Config { model: Some("hierarchical".into()), ..Config::default() };
-        let source = Source::of_observations(&config, y.clone(), String::new()).map_err(value_error)?;
-        Problem::builtin(config, source, Some(Table::Observations(y))).map_err(value_error)
+        let source = Source::of_observations(&config, y.clone(), String::new()).map_err(failure)?;
+        Problem::builtin(config, source, Some(Table::Observations(y))).map_err(failure)
     }
 
     /// A classifier of rows whose labels count the classes.
@@ -109,9 +111,9 @@ impl Problem {
             let source = Source::of_rows(&mut config, rows.clone(), String::new())?;
             let problem = Problem::builtin(config, source, Some(Table::Rows(rows)))?;
             // A model that cannot be built is refused now, not when it is fitted.
-            problem.kind.build::<f64>(&Trouble::default()).map(|_| problem)
+            problem.kind.posed(&Trouble::default()).double().map(|_| problem)
         });
-        made.map_err(value_error)
+        made.map_err(failure)
     }
 
     /// A model of callables.
@@ -128,8 +130,8 @@ impl Problem {
 
     /// Sizes and names: D_theta, D_x, names of theta, names of x.
     fn shape(&self) -> PyResult<Shape> {
-        let of = || -> Result<Shape, String> {
-            let model = self.kind.build::<f64>(&Trouble::default())?;
+        let of = || -> Result<Shape, Error> {
+            let model = self.kind.posed(&Trouble::default()).double()?;
             Ok((model.d_theta(), model.d_x(), model.theta_names(), model.x_names()))
         };
         match &*self.kind {
@@ -139,7 +141,7 @@ impl Problem {
             },
             Kind::Written(_) => of(),
         }
-        .map_err(value_error)
+        .map_err(failure)
     }
 
     /// What should be known about the data, in a line each.
@@ -163,7 +165,7 @@ impl Problem {
 
 impl Problem {
     /// A model of data; a network of which not even one particle fits into memory is refused before it is built.
-    fn builtin(config: Config, source: Source, table: Option<Table>) -> Result<Self, String> {
+    fn builtin(config: Config, source: Source, table: Option<Table>) -> Result<Self, Error> {
         if let Some(r) = source.remember.as_ref().filter(|r| r.model == "bnn") {
             let d_x = r.hidden.saturating_mul(r.inputs + r.classes.len());
             let data_bytes = NAME_BYTES * d_x as u128;
@@ -173,12 +175,12 @@ impl Problem {
                 format!("hidden is {}: {arithmetic}; use fewer hidden units", r.hidden)
             })?;
         }
-        let (config, source, table) = (Box::new(config), Box::new(source), table.map(Box::new));
+        let (config, source, table) = (Box::new(config), Arc::new(source), table.map(Box::new));
         Ok(Problem { kind: Arc::new(Kind::Builtin { config, source, table, shape: OnceLock::new() }) })
     }
 
     /// The model of a run directory that needs no callables.
-    pub fn of_config(mut config: Config) -> Result<(Self, Config), String> {
+    pub fn of_config(mut config: Config) -> Result<(Self, Config), Error> {
         let source = Source::load(&mut config)?;
         Ok((Problem::builtin(config.clone(), source, None)?, config))
     }
@@ -192,9 +194,46 @@ impl Kind {
         }
     }
 
-    pub fn defaults(&self) -> Defaults {
+    /// The settings that the data were made with.
+    pub fn config(&self) -> Config {
         match self {
-            Kind::Builtin { .. } => models::defaults(self.name()),
+            Kind::Builtin { config, .. } => (**config).clone(),
+            Kind::Written(callables) => Config { model: Some(callables.name.clone()), ..Config::default() },
+        }
+    }
+
+    pub fn remember(&self) -> Option<&Remember> {
+        match self {
+            Kind::Builtin { source, .. } => source.remember.as_ref(),
+            Kind::Written(_) => None,
+        }
+    }
+
+    /// The problem of one run; what its callables raise is kept aside in `trouble`.
+    pub fn posed(self: &Arc<Self>, trouble: &Trouble) -> Arc<dyn job::Problem> {
+        Arc::new(Posed { kind: self.clone(), trouble: trouble.clone() })
+    }
+}
+
+/// The problem of one run.
+struct Posed {
+    kind: Arc<Kind>,
+    trouble: Trouble,
+}
+
+impl Posed {
+    fn build<F: PyReal + Precise>(&self) -> Result<Arc<dyn Model<F>>, Error> {
+        match &*self.kind {
+            Kind::Builtin { source, .. } => F::model(&**source),
+            Kind::Written(c) => Ok(Arc::new(Written { callables: c.clone(), trouble: self.trouble.clone() })),
+        }
+    }
+}
+
+impl job::Problem for Posed {
+    fn defaults(&self) -> Defaults {
+        match &*self.kind {
+            Kind::Builtin { source, .. } => source.defaults(),
             Kind::Written(callables) => Defaults {
                 variational_adam: false,
                 particles: 100,
@@ -207,25 +246,37 @@ impl Kind {
         }
     }
 
-    /// The settings that the data were made with.
-    pub fn config(&self) -> Config {
-        match self {
-            Kind::Builtin { config, .. } => (**config).clone(),
-            Kind::Written(callables) => Config { model: Some(callables.name.clone()), ..Config::default() },
-        }
-    }
-
-    /// The digest of data that were read or generated.
-    pub fn sha256(&self) -> Option<&str> {
-        match self {
+    fn sha256(&self) -> Option<&str> {
+        match &*self.kind {
             Kind::Builtin { source, table: None, .. } => Some(&source.sha256),
             _ => None,
         }
     }
 
-    /// What to write beside the config of a run in `dir`, which is changed to name it.
-    pub fn table_for(&self, dir: &Path, config: &mut Config) -> Result<Option<Vec<u8>>, String> {
-        let Kind::Builtin { table: Some(table), .. } = self else { return Ok(None) };
+    fn notes(&self) -> &[String] {
+        match &*self.kind {
+            Kind::Builtin { source, .. } => &source.notes,
+            Kind::Written(_) => &[],
+        }
+    }
+
+    fn remember(&self) -> Option<serde_json::Value> {
+        match &*self.kind {
+            Kind::Builtin { source, .. } => job::Problem::remember(&**source),
+            Kind::Written(_) => None,
+        }
+    }
+
+    fn single(&self) -> Result<Arc<dyn Model<f32>>, Error> {
+        self.build()
+    }
+
+    fn double(&self) -> Result<Arc<dyn Model<f64>>, Error> {
+        self.build()
+    }
+
+    fn place(&self, dir: &Path, config: &mut Config) -> Result<Files, Error> {
+        let Kind::Builtin { table: Some(table), .. } = &*self.kind else { return Ok(Files::new()) };
         let bytes = table.csv();
         let path = std::path::absolute(dir.join(TABLE))
             .map_err(|e| format!("cannot use {}: {e}; check the path", dir.display()))?;
@@ -233,33 +284,14 @@ impl Kind {
         if let Table::Observations(_) = **table {
             config.target = Some("y".into());
         }
-        Ok(Some(bytes))
-    }
-
-    pub fn remember(&self) -> Option<&Remember> {
-        match self {
-            Kind::Builtin { source, .. } => source.remember.as_ref(),
-            Kind::Written(_) => None,
-        }
-    }
-
-    /// The model itself; what its callables raise is kept aside in `trouble`.
-    pub fn build<F: PyReal>(&self, trouble: &Trouble) -> Result<Box<dyn Model<F>>, String> {
-        match self {
-            Kind::Builtin { source, .. } => source.build::<F>(),
-            Kind::Written(c) => Ok(Box::new(Written { callables: c.clone(), trouble: trouble.clone() })),
-        }
+        Ok(vec![(TABLE, bytes)])
     }
 }
 
 /// Reads settings as Python writes them.
 pub fn settings_from(json: &str) -> PyResult<Config> {
     let table = serde_json::from_str(json).map_err(value_error)?;
-    Config::from_table(table).map_err(|sentence| {
-        // It begins with the setting's name.
-        let end = sentence.find(':').unwrap_or(0);
-        value_error(sentence[..end].replace('-', "_") + &sentence[end..])
-    })
+    Config::from_table(table).map_err(failure)
 }
 
 /// Compares the model's derivatives with finite differences: piece, error, place and whether it passed.
@@ -270,7 +302,7 @@ pub fn check(
     seed: u64,
 ) -> PyResult<Vec<(&'static str, f64, String, bool)>> {
     let trouble: Trouble = Arc::new(Mutex::new(None));
-    let model = problem.kind.build::<f64>(&trouble).map_err(value_error)?;
+    let model = problem.kind.posed(&trouble).double().map_err(failure)?;
     let checks = py.detach(|| -> Result<_, motes::Error> {
         Pool::new(Some(1))?.install(|| motes::check_model(&*model, seed))
     });

@@ -5,35 +5,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use motes::checkpoint::Generations;
-use motes::record::{RunDirectory, posterior_npz, trace_header};
+use motes::record::{posterior_npz, trace_header};
 use motes::sentence::Face;
-use motes::settings::Settings;
-use motes::{Ended, Error, Model, Pool, State, Summary, memory};
+use motes::{Ended, Model, Pool, State};
+use motes_app::Error;
+use motes_app::carry::{self, Outcome, Start};
 use motes_app::config::{Config, Precision};
-use motes_app::job::{Resolved, fewer_steps, resolve};
+use motes_app::job::{self, Job, Precise, fewer_steps};
 use motes_models::logistic;
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::callables::{PyReal, Trouble};
-use crate::errors::{exception, in_python, value_error};
-use crate::execute::{Executed, Start, execute, read_file, summary_of, write_table};
+use crate::errors::{failure, in_python, value_error};
 use crate::problem::{Kind, Problem, settings_from};
 use crate::watch::{Signals, Watch, attended, unless_interrupted};
 
-/// A run in memory: all that its files would hold.
+/// A run with its model; its trace is that of trace.csv where it has a directory.
 struct Done<F> {
     model: Arc<dyn Model<F>>,
-    settings: Settings,
-    state: State<F>,
-    /// The text of trace.csv.
-    trace: Vec<u8>,
-    summary: Summary,
-    seconds: f64,
+    outcome: Outcome<F>,
 }
 
-enum Precise {
+enum Either {
     Single(Done<f32>),
     Double(Done<f64>),
 }
@@ -42,8 +37,8 @@ enum Precise {
 macro_rules! of_either {
     ($run:expr, $done:ident => $body:expr) => {
         match $run {
-            Precise::Single($done) => $body,
-            Precise::Double($done) => $body,
+            Either::Single($done) => $body,
+            Either::Double($done) => $body,
         }
     };
 }
@@ -52,14 +47,9 @@ macro_rules! of_either {
 #[pyclass(frozen, module = "motes._core")]
 pub struct Run {
     kind: Arc<Kind>,
-    config: Config,
-    precise: Precise,
-    /// The run directory, if the run has one.
-    path: Option<PathBuf>,
-    ended: Ended,
+    precise: Either,
     interrupted: bool,
     trouble: Trouble,
-    notes: Vec<String>,
 }
 
 /// How a run is carried out; results do not depend on it.
@@ -85,15 +75,15 @@ pub fn fit(
     let kind = problem.kind.clone();
     let trouble = Trouble::default();
     let config = settings_from(settings)?.or(kind.config());
-    let Resolved { config, settings, precision, .. } = resolved(py, &kind, config, &trouble)?;
-    match precision {
+    let job = settled(py, &kind, config, &trouble)?;
+    match job.precision {
         Precision::F32 => {
-            let model = built::<f32>(py, &kind, &trouble)?;
-            carry_out(py, kind, config, settings, trouble, model, Start::Scratch { out }, how)
+            let model = built::<f32>(py, &kind, &job, &trouble)?;
+            carry_out(py, kind, job, model, out.map_or(Start::Memory, Start::New), how, trouble)
         }
         Precision::F64 => {
-            let model = built::<f64>(py, &kind, &trouble)?;
-            carry_out(py, kind, config, settings, trouble, model, Start::Scratch { out }, how)
+            let model = built::<f64>(py, &kind, &job, &trouble)?;
+            carry_out(py, kind, job, model, out.map_or(Start::Memory, Start::New), how, trouble)
         }
     }
 }
@@ -102,7 +92,7 @@ pub fn fit(
 #[pyfunction]
 #[pyo3(signature = (dir, problem))]
 pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>) -> PyResult<Run> {
-    let config = Config::read(&dir.join("config.toml")).map_err(value_error)?;
+    let config = Config::read(&dir.join("config.toml")).map_err(failure)?;
     let (kind, config) = match problem {
         Some(problem) => {
             let (given, own) = (problem.kind.name(), config.model.as_deref().unwrap_or_default());
@@ -115,26 +105,23 @@ pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>) -> PyResult
             (problem.kind.clone(), config)
         }
         None => {
-            let (problem, config) = py.detach(|| Problem::of_config(config)).map_err(value_error)?;
+            let (problem, config) = py.detach(|| Problem::of_config(config)).map_err(failure)?;
             (problem.kind, config)
         }
     };
     let trouble = Trouble::default();
-    let Resolved { config, settings, precision, .. } = resolved(py, &kind, config, &trouble)?;
-    let (precise, ended) = match precision {
+    let job = settled(py, &kind, config, &trouble)?;
+    let precise = match job.precision {
         Precision::F32 => {
-            let (done, ended) =
-                read(py, &kind, built::<f32>(py, &kind, &trouble)?, &dir, &config, settings, &trouble)?;
-            (Precise::Single(done), ended)
+            let model = built::<f32>(py, &kind, &job, &trouble)?;
+            Either::Single(read(py, job, model, &dir, &trouble)?)
         }
         Precision::F64 => {
-            let (done, ended) =
-                read(py, &kind, built::<f64>(py, &kind, &trouble)?, &dir, &config, settings, &trouble)?;
-            (Precise::Double(done), ended)
+            let model = built::<f64>(py, &kind, &job, &trouble)?;
+            Either::Double(read(py, job, model, &dir, &trouble)?)
         }
     };
-    let path = Some(dir);
-    Ok(Run { kind, config, precise, path, ended, interrupted: false, trouble, notes: Vec::new() })
+    Ok(Run { kind, precise, interrupted: false, trouble })
 }
 
 /// The columns that a trace may have besides those of theta, as far as they have well-known names.
@@ -149,25 +136,25 @@ impl Run {
     /// Steps made so far.
     #[getter]
     fn k(&self) -> u64 {
-        of_either!(&self.precise, done => done.state.k)
+        of_either!(&self.precise, done => done.outcome.state.k)
     }
 
     /// Steps asked for.
     #[getter]
     fn steps(&self) -> u64 {
-        of_either!(&self.precise, done => done.settings.steps)
+        of_either!(&self.precise, done => done.outcome.job.settings.steps)
     }
 
     /// Steps left out of the averages.
     #[getter]
     fn burn_in(&self) -> u64 {
-        of_either!(&self.precise, done => done.settings.burn_in)
+        of_either!(&self.precise, done => done.outcome.job.settings.burn_in)
     }
 
     /// Whether all steps were made.
     #[getter]
     fn complete(&self) -> bool {
-        self.ended == Ended::Complete
+        self.ended() == Ended::Complete
     }
 
     /// Whether Ctrl-C was pressed.
@@ -179,13 +166,13 @@ impl Run {
     /// The run directory, if the run has one.
     #[getter]
     fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        of_either!(&self.precise, done => done.outcome.dir.as_deref())
     }
 
     /// What should be known about the run, in a line each.
     #[getter]
     fn notes(&self) -> Vec<String> {
-        self.notes.clone()
+        of_either!(&self.precise, done => done.outcome.notes.iter().map(|note| in_python(note)).collect())
     }
 
     /// The model and its data.
@@ -196,48 +183,54 @@ impl Run {
 
     /// The text of config.toml.
     fn config(&self) -> PyResult<String> {
-        self.config.to_toml().map_err(value_error)
+        self.choices().to_toml().map_err(failure)
     }
 
     /// The text of trace.csv.
     fn trace<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, of_either!(&self.precise, done => &done.trace))
+        PyBytes::new(py, of_either!(&self.precise, done => &done.outcome.trace))
     }
 
     /// The bytes of posterior.npz.
     fn posterior<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| {
-            of_either!(&self.precise, done => posterior_npz(&done.trace, &*done.model, &done.settings, &done.state))
+            of_either!(&self.precise, done => {
+                let Outcome { job, state, trace, .. } = &done.outcome;
+                posterior_npz(trace, &*done.model, &job.settings, state)
+            })
         });
         Ok(PyBytes::new(py, &bytes.map_err(value_error)?))
     }
 
     /// The last theta, whole: summary.json lists no more than the first components.
     fn theta(&self) -> Vec<f64> {
-        of_either!(&self.precise, done => done.state.theta.clone())
+        of_either!(&self.precise, done => done.outcome.state.theta.clone())
     }
 
     /// The mean of theta after burn-in, whole.
     fn theta_mean(&self) -> Option<Vec<f64>> {
-        of_either!(&self.precise, done => done.state.averages.theta_mean())
+        of_either!(&self.precise, done => done.outcome.state.averages.theta_mean())
     }
 
     /// The text of summary.json.
     fn summary(&self) -> String {
-        of_either!(&self.precise, done => done.summary.to_json())
+        of_either!(&self.precise, done => done.outcome.summary.to_json())
     }
 
     /// The summary as people read it.
     fn table(&self) -> String {
-        let place = self.path.clone().unwrap_or_else(|| "none (Fit.save writes them)".into());
-        of_either!(&self.precise, done => motes_app::show::summary(&done.summary, &place, Face::Python))
+        of_either!(&self.precise, done => {
+            let Outcome { summary, dir, .. } = &done.outcome;
+            let place = dir.clone().unwrap_or_else(|| "none (Fit.save writes them)".into());
+            motes_app::show::summary(summary, &place, Face::Python)
+        })
     }
 
     /// Writes a run directory.
     fn save(&self, py: Python<'_>, dir: PathBuf, report: bool) -> PyResult<Vec<String>> {
-        let written = py.detach(|| of_either!(&self.precise, done => self.write(done, &dir)));
-        written.map_err(exception)?;
-        if report && self.ended == Ended::Complete {
+        let written = py.detach(|| of_either!(&self.precise, done => done.write(&dir)));
+        written.map_err(failure)?;
+        if report && self.ended() == Ended::Complete {
             let note = py.detach(|| motes_app::report::after_run(&dir, None));
             return Ok(note.iter().map(|note| in_python(note)).collect());
         }
@@ -249,27 +242,19 @@ impl Run {
         let before = self.steps();
         let steps = steps.unwrap_or(before);
         if steps < before {
-            return Err(value_error(fewer_steps(steps, before)));
+            return Err(failure(fewer_steps(steps, before)));
         }
-        let mut config = self.config.clone();
-        config.steps = Some(steps);
-        let kind = self.kind.clone();
-        let trouble = self.trouble.clone();
-        macro_rules! go_on {
-            ($done:expr) => {{
-                let settings = Settings { steps, ..$done.settings.clone() };
-                let start = match &self.path {
-                    Some(path) => Start::Directory(path.clone()),
-                    None => Start::Memory {
-                        state: Box::new($done.state.clone()),
-                        trace: $done.trace.clone(),
-                        seconds: $done.seconds,
-                    },
-                };
-                carry_out(py, kind, config, settings, trouble, $done.model.clone(), start, how)
-            }};
-        }
-        of_either!(&self.precise, done => go_on!(done))
+        let (kind, trouble) = (self.kind.clone(), self.trouble.clone());
+        of_either!(&self.precise, done => {
+            let Outcome { job, state, trace, seconds, dir, .. } = &done.outcome;
+            let mut job = job.clone();
+            (job.config.steps, job.settings.steps) = (Some(steps), steps);
+            let start = match dir {
+                Some(dir) => Start::Directory(dir.clone()),
+                None => Start::Saved { state: Box::new(state.clone()), trace: trace.clone(), seconds: *seconds },
+            };
+            carry_out(py, kind, job, done.model.clone(), start, how, trouble)
+        })
     }
 
     /// The probability of each class for each row, from particles as posterior.npz has them; classes vary fastest.
@@ -294,11 +279,11 @@ impl Run {
         }
         let mut rows: Vec<f64> = features.as_array().iter().copied().collect();
         let particles: Vec<f64> = particles.as_array().iter().copied().collect();
-        let probabilities = py.detach(|| -> Result<Vec<f64>, String> {
+        let probabilities = py.detach(|| -> Result<Vec<f64>, Error> {
             if let Some(moments) = &remember.moments {
                 moments.apply(&mut rows);
             }
-            Pool::new(None).map_err(|e| e.to_string())?.install(|| match remember.model.as_str() {
+            Pool::new(None)?.install(|| match remember.model.as_str() {
                 "bnn" => motes_app::predict::network_probabilities(remember, &particles, &rows),
                 _ => {
                     let p = logistic::predict(&particles, &rows, remember.inputs, remember.intercept);
@@ -306,45 +291,55 @@ impl Run {
                 }
             })
         });
-        Ok(probabilities.map_err(value_error)?.into_pyarray(py))
+        Ok(probabilities.map_err(failure)?.into_pyarray(py))
     }
 }
 
 impl Run {
-    fn write<F: PyReal>(&self, done: &Done<F>, dir: &Path) -> Result<(), Error> {
-        let Done { model, settings, state, trace, summary, seconds } = done;
-        let mut config = self.config.clone();
-        let table = self.kind.table_for(dir, &mut config).map_err(Error::Settings)?;
-        let text = config.to_toml().map_err(Error::Settings)?;
-        let mut directory = RunDirectory::create(dir, &text, &**model, settings, config.recording())?;
-        write_table(dir, table)?;
-        directory.replace_trace(trace)?;
-        let spent = Duration::from_secs_f64(*seconds);
-        match self.ended {
-            Ended::Early => directory.checkpoint(state, spent),
-            Ended::Complete => {
-                let mut summary = summary.clone();
-                summary.settings = serde_json::to_value(&config).expect("a config is plain data");
-                directory.finish(&**model, settings, state, spent, &summary)
-            }
-        }
+    fn ended(&self) -> Ended {
+        of_either!(&self.precise, done => done.outcome.ended)
+    }
+
+    fn choices(&self) -> &Config {
+        of_either!(&self.precise, done => &done.outcome.job.config)
     }
 }
 
-fn resolved(py: Python<'_>, kind: &Arc<Kind>, config: Config, trouble: &Trouble) -> PyResult<Resolved> {
-    prepared(py, kind, trouble, |kind, trouble| {
-        let auto = |settings: &Settings| {
-            let model = kind.build::<f64>(trouble)?;
-            // The curvature may be worth several threads.
-            let pool = Pool::new(None).map_err(|e| e.to_string())?;
-            Ok(pool.install(|| settings.auto_step_size(&*model)))
-        };
-        resolve(config, &kind.defaults(), kind.sha256(), auto)
+impl<F: PyReal> Done<F> {
+    /// Writes a run directory.
+    fn write(&self, dir: &Path) -> Result<(), Error> {
+        let Outcome { job, state, trace, summary, seconds, ended, .. } = &self.outcome;
+        let mut job = job.clone();
+        let mut directory = carry::create(&mut job, &*self.model, dir)?;
+        directory.replace_trace(trace)?;
+        let spent = Duration::from_secs_f64(*seconds);
+        match ended {
+            Ended::Early => directory.checkpoint(state, spent)?,
+            Ended::Complete => {
+                let mut summary = summary.clone();
+                summary.settings = serde_json::to_value(&job.config).expect("a config is plain data");
+                directory.finish(&*self.model, &job.settings, state, spent, &summary)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn settled(py: Python<'_>, kind: &Arc<Kind>, config: Config, trouble: &Trouble) -> PyResult<Job> {
+    prepared(py, kind, trouble, |problem| {
+        // The curvature may be worth several threads.
+        Pool::new(None)?.install(|| Job::new(config, problem, None))
     })
 }
 
-fn built<F: PyReal>(py: Python<'_>, kind: &Arc<Kind>, trouble: &Trouble) -> PyResult<Arc<dyn Model<F>>> {
-    prepared(py, kind, trouble, |kind, trouble| kind.build::<F>(trouble).map(Arc::from))
+fn built<F: PyReal + Precise>(
+    py: Python<'_>,
+    kind: &Arc<Kind>,
+    job: &Job,
+    trouble: &Trouble,
+) -> PyResult<Arc<dyn Model<F>>> {
+    let job = job.clone();
+    prepared(py, kind, trouble, move |_| job.model::<F>())
 }
 
 /// Does without the GIL what comes before a run; Ctrl-C is raised, since there is nothing to return yet.
@@ -352,17 +347,15 @@ fn prepared<T: Send + 'static>(
     py: Python<'_>,
     kind: &Arc<Kind>,
     trouble: &Trouble,
-    work: impl FnOnce(&Kind, &Trouble) -> Result<T, String> + Send + 'static,
+    work: impl FnOnce(Arc<dyn job::Problem>) -> Result<T, Error> + Send + 'static,
 ) -> PyResult<T> {
+    let problem = kind.posed(trouble);
     let done = match **kind {
-        Kind::Builtin { .. } => {
-            let (kind, trouble) = (kind.clone(), trouble.clone());
-            unless_interrupted(py, move || work(&kind, &trouble))?
-        }
+        Kind::Builtin { .. } => unless_interrupted(py, move || work(problem))?,
         // Python interrupts its callables itself, and a thread that is left behind must not call them.
-        Kind::Written(_) => py.detach(|| work(kind, trouble)),
+        Kind::Written(_) => py.detach(|| work(problem)),
     };
-    raised(trouble, done.map_err(value_error))
+    raised(trouble, done.map_err(failure))
 }
 
 /// What a callable raised comes before what the library made of it.
@@ -373,94 +366,94 @@ pub fn raised<T>(trouble: &Trouble, result: PyResult<T>) -> PyResult<T> {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
 fn carry_out<F: PyReal>(
     py: Python<'_>,
     kind: Arc<Kind>,
-    mut config: Config,
-    settings: Settings,
-    trouble: Trouble,
+    job: Job,
     model: Arc<dyn Model<F>>,
     start: Start<F>,
     how: How,
+    trouble: Trouble,
 ) -> PyResult<Run>
 where
-    Precise: From<Done<F>>,
+    Either: From<Done<F>>,
 {
-    settings.validate(&*model).map_err(exception)?;
-    let shape = memory::Shape {
-        d_theta: model.d_theta(),
-        d_x: model.d_x(),
-        data_bytes: 0,
-        real_bytes: size_of::<F>(),
-    };
-    memory::check(shape, &settings).map_err(value_error)?;
-    if how.threads == Some(0) {
-        return Err(value_error("--threads 0 leaves nobody to work; use 1 or more, or leave it out"));
-    }
+    job::check_threads(how.threads).map_err(failure)?;
     let signals = Signals::default();
-    let path = match &start {
-        Start::Scratch { out } => out.clone(),
-        Start::Directory(dir) => Some(dir.clone()),
-        Start::Memory { .. } => None,
-    };
     let callback = how.callback.map(|f| (f, how.callback_every.max(1)));
-    let mut watch = Watch { signals: &signals, trace: None, callback, trouble: trouble.clone() };
+    let mut watch = Watch { signals: &signals, callback, trouble: trouble.clone() };
+    let steps = job.settings.steps;
     let (outcome, interrupted) =
-        attended(py, &signals, (how.tick.as_ref(), settings.steps), &trouble, || {
+        attended(py, &signals, (how.tick.as_ref(), steps), &trouble, || -> Result<_, Error> {
             let pool = Pool::new(how.threads)?;
-            pool.install(|| execute(&kind, &mut config, &settings, &*model, start, &mut watch, how.report))
+            let mut outcome =
+                pool.install(|| carry::carry_out(job, &*model, start, how.report, &mut watch))?;
+            if let Some(dir) = &outcome.dir {
+                outcome.trace = read_file(&dir.join("trace.csv"))?;
+            }
+            outcome.notes.extend(unjudged(&*model, &outcome));
+            Ok(outcome)
         });
-    let Executed { state, trace, summary, seconds, ended, notes } =
-        raised(&trouble, outcome.map_err(|e| exception(e)))?;
-    let precise = Precise::from(Done { model, settings, state, trace, summary, seconds });
-    Ok(Run { kind, config, precise, path, ended, interrupted, trouble, notes })
+    let outcome = raised(&trouble, outcome.map_err(failure))?;
+    Ok(Run { kind, precise: Either::from(Done { model, outcome }), interrupted, trouble })
 }
 
-impl From<Done<f32>> for Precise {
+/// What is said where a log density could not judge the step size.
+fn unjudged<F: PyReal>(model: &dyn Model<F>, outcome: &Outcome<F>) -> Option<String> {
+    let Outcome { job, state, summary, .. } = outcome;
+    let judged = state.k > 0 && job.settings.averages_clouds() && model.gives().log_density;
+    (judged && summary.diagnostics.shadow_acceptance.is_none()).then(|| {
+        "log_density is NaN at the end, so nothing is known of the step size; see motes.check_model".into()
+    })
+}
+
+impl From<Done<f32>> for Either {
     fn from(done: Done<f32>) -> Self {
-        Precise::Single(done)
+        Either::Single(done)
     }
 }
 
-impl From<Done<f64>> for Precise {
+impl From<Done<f64>> for Either {
     fn from(done: Done<f64>) -> Self {
-        Precise::Double(done)
+        Either::Double(done)
     }
 }
 
 /// Reads the last checkpoint of a run directory and changes nothing there.
 fn read<F: PyReal>(
     py: Python<'_>,
-    kind: &Kind,
+    job: Job,
     model: Arc<dyn Model<F>>,
     dir: &Path,
-    config: &Config,
-    settings: Settings,
     trouble: &Trouble,
-) -> PyResult<(Done<F>, Ended)> {
+) -> PyResult<Done<F>> {
     let done = py.detach(|| -> Result<_, Error> {
-        let mut state = State::initial(&*model, &settings);
+        let mut state = State::initial(&*model, &job.settings);
         let (header, _) = Generations::new(dir.join("checkpoint")).load(&mut state)?;
-        let header = header.ok_or_else(|| {
-            Error::Settings(format!("{} has no checkpoint yet; fit the model again", dir.display()))
-        })?;
+        let header =
+            header.ok_or_else(|| format!("{} has no checkpoint yet; fit the model again", dir.display()))?;
         let path = dir.join("trace.csv");
         let mut trace = read_file(&path)?;
         let bytes = usize::try_from(header.trace_bytes).unwrap_or(usize::MAX);
-        let whole = trace.len() >= bytes && trace.starts_with(trace_header(&*model, &settings).as_bytes());
+        let whole =
+            trace.len() >= bytes && trace.starts_with(trace_header(&*model, &job.settings).as_bytes());
         trace.truncate(bytes);
         if !whole || !holds_numbers(&trace) {
             let problem = "is not what this run has written; put it back, or fit the model again".into();
-            return Err(Error::File { path, problem });
+            return Err(motes::Error::File { path, problem }.into());
         }
         let seconds = header.seconds;
-        let pool = Pool::new(None)?;
-        let summary = pool.install(|| summary_of(kind, config, &settings, &*model, &state, seconds));
-        let ended = if state.k < settings.steps { Ended::Early } else { Ended::Complete };
-        Ok((Done { model: model.clone(), settings, state, trace, summary, seconds }, ended))
+        let summary = Pool::new(None)?.install(|| carry::summary(&job, &*model, &state, seconds));
+        let ended = if state.k < job.settings.steps { Ended::Early } else { Ended::Complete };
+        let dir = Some(dir.to_path_buf());
+        let outcome = Outcome { job, state, summary, seconds, ended, dir, trace, notes: Vec::new() };
+        Ok(Done { model: model.clone(), outcome })
     });
-    raised(trouble, done.map_err(exception))
+    raised(trouble, done.map_err(failure))
+}
+
+pub fn read_file(path: &Path) -> Result<Vec<u8>, motes::Error> {
+    std::fs::read(path).map_err(motes::Error::io("read", path))
 }
 
 /// Whether a table has a number, or nothing, in every column of every row.

@@ -1,11 +1,11 @@
-//! Who watches a run for Python: the trace in memory, the callback, and the thread that listens for Ctrl-C.
+//! Who watches a run for Python: the callback, and the thread that listens for Ctrl-C.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use motes::record::TraceRows;
 use motes::{Flow, Observer, StepInfo};
+use motes_app::carry;
 use numpy::PyArray1;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -41,8 +41,6 @@ impl Signals {
 /// Watches every step.
 pub struct Watch<'a> {
     pub signals: &'a Signals,
-    /// Rows of the trace, if they are kept in memory.
-    pub trace: Option<(TraceRows, Vec<u8>)>,
     pub callback: Option<(Py<PyAny>, u64)>,
     pub trouble: Trouble,
 }
@@ -50,9 +48,6 @@ pub struct Watch<'a> {
 impl<F: PyReal> Observer<F> for Watch<'_> {
     fn observe(&mut self, info: &StepInfo<'_, F>) -> Flow {
         self.signals.k.store(info.k, Ordering::Relaxed);
-        if let Some((rows, text)) = &mut self.trace {
-            rows.append(info, text);
-        }
         if let Some((callback, every)) = &self.callback
             && info.k.is_multiple_of(*every)
         {
@@ -65,6 +60,12 @@ impl<F: PyReal> Observer<F> for Watch<'_> {
             }
         }
         self.signals.flow()
+    }
+}
+
+impl<F: PyReal> carry::Watch<F> for Watch<'_> {
+    fn stopped(&self) -> bool {
+        self.signals.flow() == Flow::Stop
     }
 }
 

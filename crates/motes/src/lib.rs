@@ -50,7 +50,7 @@ pub use real::Real;
 pub use run::{Ended, run, start, start_unless};
 pub use settings::Settings;
 pub use simd::instruction_set;
-pub use state::{Acceptance, State};
+pub use state::{Acceptance, LISTED, Per, Remembered, State};
 pub use summary::Summary;
 pub use ticker::Ticker;
 

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 pub use trace::TraceFile;
 
+use crate::algorithms::VARIATIONAL;
 use crate::checkpoint::{self, Due, Generations, Header};
 use crate::columns::{self, Cell};
 use crate::files::{Durable, csv_field, write_atomically};
 use crate::npz::NpzWriter;
 use crate::settings::Settings;
-use crate::summary::{LISTED, Summary, kept_draws, posterior_moments, variational_draws};
-use crate::{Error, Model, Real, State, StepInfo};
+use crate::summary::{Summary, kept_draws, posterior_moments, variational_draws};
+use crate::{Error, LISTED, Model, Real, State, StepInfo};
 
 mod trace;
 
@@ -298,8 +299,9 @@ fn write_posterior<F: Real, R: BufRead>(
         npz.array("mean", &[d], &mean)?;
         npz.array("var", &[d], &var)?;
     }
-    let mut steps: Vec<u64> = kept.sizes.iter().flat_map(|(k, n)| std::iter::repeat_n(*k, *n)).collect();
-    if !state.variational.is_empty() {
+    let mut steps: Vec<u64> =
+        kept.sizes.iter().flat_map(|[k, n]| std::iter::repeat_n(*k, *n as usize)).collect();
+    if !state.remembered(VARIATIONAL).is_empty() {
         let draws = kept_draws(state);
         npz.begin::<F>("clouds", &[draws, d])?;
         let mut written = Ok(());

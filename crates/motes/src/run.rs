@@ -59,10 +59,7 @@ pub fn start_unless<F: Real>(
                 .step(&mut first, sizes)
                 .map_err(|e| with_suggestion(e, model, &Settings { algorithm, ..settings.clone() }, false))?;
         }
-        state.theta.copy_from_slice(&first.theta);
-        for row in state.cloud.as_mut_slice().chunks_exact_mut(model.d_x()) {
-            row.copy_from_slice(first.cloud.row(0));
-        }
+        state.start_from(&first);
     }
     Ok(Some(state))
 }
@@ -113,7 +110,7 @@ pub fn run<F: Real>(
         grow(state, settings, &mut stepper)?;
         if state.k > settings.burn_in {
             state.averages.add_theta(&state.theta);
-            state.batches.add(&state.theta);
+            state.batches.add(&state.theta[..state.batches.width()]);
             if averages_clouds {
                 state.averages.add_cloud(&state.cloud);
                 state.kept.offer(state.k, &state.cloud);
@@ -229,10 +226,8 @@ fn grow<F: Real>(
     };
     let noise = Noise::new(settings.seed, Purpose::Grow);
     let old = state.cloud.n();
-    for i in old..*n {
-        let parent = (noise.uniform(*k, i as u64) * old as f64) as usize;
-        state.cloud.push_copy(parent.min(old - 1));
-    }
+    let parent = |i: usize| ((noise.uniform(*k, i as u64) * old as f64) as usize).min(old - 1);
+    state.push_copies(&(old..*n).map(parent).collect::<Vec<_>>());
     if settings.composition().movement == Move::Chain {
         state.cloud.swap(old - 1, *n - 1); // the next chain starts where this one ended
     }

@@ -7,17 +7,14 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::algorithms::VARIATIONAL;
 use crate::files::{Durable, write_atomically};
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::model::Predictive;
 use crate::moves::{draw, softplus};
 use crate::noise::{Noise, Purpose};
 use crate::settings::Settings;
-use crate::{Diagnostics, Error, Model, Real, State};
-
-/// At most so many components of theta are traced and listed, and posterior moments of so many coordinates; those of more
-/// coordinates are in posterior.npz alone.
-pub const LISTED: usize = 1000;
+use crate::{Diagnostics, Error, LISTED, Model, Real, State};
 
 /// The version of the schema.
 const SCHEMA: u32 = 2;
@@ -161,7 +158,7 @@ impl PredictWith {
 
     /// The one place where it is decided: test metrics are of the same particles, or of more of their kind.
     fn of<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Option<Self> {
-        let variational = !state.variational.is_empty();
+        let variational = !state.remembered(VARIATIONAL).is_empty();
         let kept = !model.predicts_from_final_cloud() && state.kept.rows() > 0;
         match state.cloud.n() {
             0 => None,
@@ -213,7 +210,7 @@ impl Summary {
                 names: model.theta_names().into_iter().take(LISTED).collect(),
                 last: state.theta[..listed].to_vec(),
                 mean: state.averages.theta_mean().map(first),
-                mc_error: (0..listed)
+                mc_error: (0..state.batches.width())
                     .map(|i| state.batches.variance_of_mean(i).filter(|_| sampled).map(f64::sqrt))
                     .collect(),
             },
@@ -320,8 +317,9 @@ fn maybe_numbers<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Vec<f64>
 
 /// Mean and variance of each latent coordinate: of the averaged clouds, of the variational Gaussian, or exact.
 pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Option<(Vec<f64>, Vec<f64>)> {
-    if !state.variational.is_empty() {
-        let (mu, s) = state.variational[..2 * model.d_x()].split_at(model.d_x());
+    let gaussian = state.remembered(VARIATIONAL);
+    if !gaussian.is_empty() {
+        let (mu, s) = gaussian.split_at(model.d_x());
         return Some((mu.to_vec(), s.iter().map(|s| softplus(*s)).collect()));
     }
     if state.cloud.n() > 0 {
@@ -338,7 +336,7 @@ pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Opt
 fn metrics<F: Real>(model: &dyn Model<F>, settings: &Settings, state: &State<F>) -> Option<Metrics> {
     let predictive = model.predictive()?;
     let mut memory = vec![0.0; predictive.state_len()];
-    if !state.variational.is_empty() {
+    if !state.remembered(VARIATIONAL).is_empty() {
         // Where one cloud is enough to predict with, so are the draws that are kept.
         let draws = if model.predicts_from_final_cloud() { kept_draws(state) } else { VARIATIONAL_DRAWS };
         variational_draws(settings, state, draws, |x| predictive.accumulate(x, &mut memory));
@@ -368,7 +366,7 @@ pub(crate) fn variational_draws<F: Real>(
 ) {
     const CHUNK: usize = 100;
     let d = state.cloud.d();
-    let (mu, s) = state.variational[..2 * d].split_at(d);
+    let (mu, s) = state.remembered(VARIATIONAL).split_at(d);
     let noise = Noise::new(settings.seed, Purpose::Variational);
     let mut x = vec![F::of(0.0); CHUNK.min(count) * d];
     for (step, first) in (0..count).step_by(CHUNK).enumerate() {

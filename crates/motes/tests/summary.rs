@@ -6,8 +6,8 @@ use std::path::Path;
 use motes::model::Predictive;
 use motes::npz::parse_strings;
 use motes::record::{Recording, RunDirectory};
-use motes::summary::{LISTED, PredictWith};
-use motes::{At, Flow, Gives, Model, ModelError, Pool, Settings, StepInfo, Summary, Want};
+use motes::summary::PredictWith;
+use motes::{At, Flow, Gives, LISTED, Model, ModelError, Pool, Settings, StepInfo, Summary, Want};
 use serde_json::{Value, json};
 
 /// x_i ~ N(theta_i, 1), y_i ~ N(x_i, 1), and something to measure.

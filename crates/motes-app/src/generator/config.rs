@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use motes_models::generator::{Algorithm, BatchNorm, Settings};
 use serde::{Deserialize, Serialize};
 
+use crate::Error;
 use crate::config::{config, find_beside, one_line, refuse_other_names, refuse_unknown, wrong_setting};
 use crate::job::fewer_steps;
 
@@ -78,7 +79,7 @@ config! {
 
 impl GeneratorConfig {
     /// Reads a config file.
-    pub fn read(path: &Path) -> Result<Self, String> {
+    pub fn read(path: &Path) -> Result<Self, Error> {
         let shown = path.display();
         let text = std::fs::read_to_string(path)
             .map_err(|e| format!("cannot read the config {shown}: {e}; check the path"))?;
@@ -90,7 +91,7 @@ impl GeneratorConfig {
         if config.version != Some(VERSION) || config.model.as_deref() != Some(MODEL) {
             return Err(format!(
                 "{shown} is not the config of a generator in format version {VERSION}; give the config.toml of a run"
-            ));
+            ).into());
         }
         if let Some(dir) = path.parent() {
             [&mut config.data, &mut config.labels].into_iter().flatten().for_each(|f| find_beside(f, dir));
@@ -99,16 +100,14 @@ impl GeneratorConfig {
     }
 
     /// The choices in a table of settings, named as in a config file.
-    pub fn from_table(table: serde_json::Map<String, serde_json::Value>) -> Result<Self, String> {
+    pub fn from_table(table: serde_json::Map<String, serde_json::Value>) -> Result<Self, Error> {
         refuse_unknown(&table, &Self::keys())?;
-        serde_json::from_value(table.clone().into()).map_err(|e| {
-            let setting = wrong_setting::<Self>(&table);
-            format!("{setting}: {}; correct that setting", one_line(&e.to_string()))
-        })
+        serde_json::from_value(table.clone().into())
+            .map_err(|e| wrong_setting::<Self>(&table, &e.to_string()))
     }
 
     /// Asks for a new total of steps.
-    pub fn go_on_to(&mut self, steps: u64) -> Result<(), String> {
+    pub fn go_on_to(&mut self, steps: u64) -> Result<(), Error> {
         let images = self.images.unwrap_or(0);
         let before = self.total_steps(&self.settings(images)?, images);
         if steps < before {
@@ -136,30 +135,33 @@ impl GeneratorConfig {
     }
 
     /// The text of a config file.
-    pub fn to_toml(&self) -> Result<String, String> {
+    pub fn to_toml(&self) -> Result<String, Error> {
         refuse_other_names([&self.data, &self.labels].into_iter().flatten())?;
-        let body = toml::to_string(self).map_err(|e| e.to_string())?;
+        let body = toml::to_string(self).expect("a config is plain data");
         Ok(format!("# Replay with: motes fit generator --config <this file>\n{body}"))
     }
 
     /// The settings that the choices amount to for M images.
-    pub fn settings(&self, images: usize) -> Result<Settings, String> {
+    pub fn settings(&self, images: usize) -> Result<Settings, Error> {
         let base = Settings::default();
         let algorithm = self.algorithm.unwrap_or(base.algorithm);
         let chains = matches!(algorithm, Algorithm::Abp | Algorithm::ShortRun);
         if self.chain.is_some() && !chains {
-            return Err(format!("--chain belongs to abp and short-run, not to {algorithm}; leave it out"));
+            return Err(
+                format!("--chain belongs to abp and short-run, not to {algorithm}; leave it out").into()
+            );
         }
         let step_size = self.step_size.unwrap_or(base.step_size);
         if self.lambda.is_some_and(|l| !(l > 0.0 && l.is_finite())) {
             return Err(format!(
                 "--lambda {} is not a positive number; use for example 1e-4",
                 self.lambda.unwrap_or_default()
-            ));
+            )
+            .into());
         }
         for (flag, value) in [("--checkpoint-every", self.checkpoint_every), ("--epochs", self.epochs)] {
             if value == Some(0) {
-                return Err(format!("{flag} 0 leaves nothing to do; use 1 or more"));
+                return Err(format!("{flag} 0 leaves nothing to do; use 1 or more").into());
             }
         }
         Ok(Settings {

@@ -4,13 +4,15 @@ use std::path::Path;
 
 use motes::memory::size;
 use motes::noise::{Noise, Purpose};
-use motes::{Error, npz};
+use motes::npz;
 use motes_models::data::{self, ImageSet, SIDE, write_grid};
 use motes_models::generator::{
     Algorithm, Decoder, Encoder, Inference, Network, POSTERIOR_DRAWS, Settings, Targets, load_weights,
 };
 
 use super::config::GeneratorConfig;
+
+use crate::Error;
 
 /// The latent coordinates of an image.
 const D_X: usize = 64;
@@ -30,12 +32,13 @@ pub fn encoder(channels: usize, seed: u64) -> Box<dyn Inference> {
 }
 
 /// The channels that are asked for: 3 for a folder of images, 1 for anything else, unless somebody chose.
-pub fn channels(config: &GeneratorConfig) -> Result<usize, String> {
+pub fn channels(config: &GeneratorConfig) -> Result<usize, Error> {
     let folder = config.data.as_ref().is_some_and(|d| d.is_dir());
     match config.channels.unwrap_or(if folder { 3 } else { 1 }) {
         channels @ (1 | 3) => Ok(channels),
         other => {
-            Err(format!("--channels {other} is not possible; use 1 for grey images or 3 for coloured ones"))
+            Err(format!("--channels {other} is not possible; use 1 for grey images or 3 for coloured ones")
+                .into())
         }
     }
 }
@@ -47,12 +50,11 @@ pub type Told<'a> = &'a (dyn Fn(usize, usize) + Sync);
 pub const UNTOLD: Told<'static> = &|_, _| {};
 
 /// The images to train on.
-pub fn images(config: &GeneratorConfig, channels: usize, told: Told<'_>) -> Result<ImageSet, String> {
-    let set = match &config.data {
-        None => ImageSet::mnist(channels, config.images),
-        Some(path) => ImageSet::read(path, channels, config.images, told),
-    };
-    set.map_err(|e| e.to_string())
+pub fn images(config: &GeneratorConfig, channels: usize, told: Told<'_>) -> Result<ImageSet, Error> {
+    Ok(match &config.data {
+        None => ImageSet::mnist(channels, config.images)?,
+        Some(path) => ImageSet::read(path, channels, config.images, told)?,
+    })
 }
 
 /// The memory that a training needs, with its arithmetic.
@@ -108,12 +110,13 @@ impl Pictures<'_> {
         let count = (y.len() / d_y).min(x.len() / d_x).min(SHOWN);
         let decoded = decode(decoder, &x[..count * d_x]);
         let dir = self.dir.join("pictures");
-        std::fs::create_dir_all(&dir).map_err(Error::io("make", &dir))?;
+        std::fs::create_dir_all(&dir).map_err(motes::Error::io("make", &dir))?;
         let rows = interleave(&[&y[..count * d_y], &decoded], d_y, COLUMNS);
         write_grid(&dir.join("reconstructions.png"), &rows, self.channels, COLUMNS)?;
         let mut latents = vec![0.0; SHOWN * d_x];
         Noise::new(self.seed, Purpose::Synthesis).normals_f32(0, 0, &mut latents);
-        write_grid(&dir.join("samples.png"), &decode(decoder, &latents), self.channels, COLUMNS)
+        let samples = decode(decoder, &latents);
+        Ok(write_grid(&dir.join("samples.png"), &samples, self.channels, COLUMNS)?)
     }
 }
 
@@ -161,13 +164,14 @@ pub struct Trained {
 
 impl Trained {
     /// Opens a run directory.
-    pub fn open(dir: &Path) -> Result<Trained, String> {
+    pub fn open(dir: &Path) -> Result<Trained, Error> {
         let file = dir.join("config.toml");
         if !super::is_config(&file) {
             return Err(format!(
                 "{} is not the run of a generator; give the directory that `motes fit generator` named",
                 dir.display()
-            ));
+            )
+            .into());
         }
         let config = GeneratorConfig::read(&file)?;
         let channels = channels(&config)?;
@@ -187,10 +191,10 @@ impl Trained {
         let reader = std::fs::File::open(&posterior).map_err(|e| damaged(format!("cannot be read ({e})")))?;
         let particles = npz::read_npz(std::io::BufReader::new(reader), "particles").map_err(damaged)?;
         let &[_, images, d_x] = particles.shape.as_slice() else {
-            return Err(damaged("has particles of another shape".into()));
+            return Err(damaged("has particles of another shape".into()).into());
         };
         if d_x != decoder.d_x() || images == 0 {
-            return Err(damaged("has particles of another shape".into()));
+            return Err(damaged("has particles of another shape".into()).into());
         }
         let particles = particles.values.iter().map(|v| *v as f32).collect();
         Ok(Trained { config, channels, decoder, particles, images })
@@ -203,7 +207,7 @@ impl Trained {
     }
 
     /// The images that it was trained on, as they are now.
-    pub fn training_images(&self) -> Result<ImageSet, String> {
+    pub fn training_images(&self) -> Result<ImageSet, Error> {
         let set = images(&self.config, self.channels, UNTOLD)?;
         match &self.config.data_sha256 {
             Some(sha) if *sha != set.sha256() => {
@@ -214,29 +218,30 @@ impl Trained {
     }
 
     /// Images that it was not trained on.
-    pub fn test_images(&self) -> Result<ImageSet, String> {
+    pub fn test_images(&self) -> Result<ImageSet, Error> {
         let Some(path) = &self.config.data else {
-            return ImageSet::mnist_test(self.channels).map_err(|e| e.to_string());
+            return Ok(ImageSet::mnist_test(self.channels)?);
         };
-        let all = ImageSet::read(path, self.channels, None, UNTOLD).map_err(|e| e.to_string())?;
+        let all = ImageSet::read(path, self.channels, None, UNTOLD)?;
         let rest = all.after(self.images);
         if rest.count() == 0 {
             return Err(format!(
                 "all images of {} were trained on; name others with --images",
                 path.display()
-            ));
+            )
+            .into());
         }
         Ok(rest)
     }
 
     /// The labels of the images that it was trained on.
-    pub fn labels(&self) -> Result<Vec<u8>, String> {
+    pub fn labels(&self) -> Result<Vec<u8>, Error> {
         labels(&self.config, self.images)
     }
 }
 
 /// The labels of the first images of a config.
-pub fn labels(config: &GeneratorConfig, images: usize) -> Result<Vec<u8>, String> {
+pub fn labels(config: &GeneratorConfig, images: usize) -> Result<Vec<u8>, Error> {
     let labels = match (&config.data, &config.labels) {
         (None, None) => data::read_labels(data::mnist::LABELS, data::mnist::NAMES[1]),
         (_, Some(path)) => {
@@ -250,12 +255,13 @@ pub fn labels(config: &GeneratorConfig, images: usize) -> Result<Vec<u8>, String
             );
         }
     };
-    let mut labels = labels.map_err(|e| e.to_string())?;
+    let mut labels = labels?;
     if labels.len() < images {
         return Err(format!(
             "there are {} labels for {images} images; give the labels of the same set",
             labels.len(),
-        ));
+        )
+        .into());
     }
     labels.truncate(images);
     Ok(labels)

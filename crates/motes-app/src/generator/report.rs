@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::config::GeneratorConfig;
+use crate::Error;
 use crate::numbers::{grouped, thousands};
 use crate::report::page::{MARK, STYLE, base64, escape};
 
@@ -55,7 +56,7 @@ pub struct Time {
 }
 
 /// The rows of a trace: loss, error and the latents' root mean square.
-fn read_trace(dir: &Path) -> Result<Vec<[f64; 3]>, String> {
+fn read_trace(dir: &Path) -> Result<Vec<[f64; 3]>, Error> {
     let path = dir.join("trace.csv");
     let text = std::fs::read_to_string(&path)
         .map_err(|e| format!("cannot read {}: {e}; give a run directory", path.display()))?;
@@ -73,7 +74,7 @@ fn mean(rows: &[[f64; 3]], column: usize) -> f64 {
 
 impl Summary {
     /// The summary of a finished training.
-    pub fn of(dir: &Path, config: &GeneratorConfig, steps: u64, seconds: f64) -> Result<Self, String> {
+    pub fn of(dir: &Path, config: &GeneratorConfig, steps: u64, seconds: f64) -> Result<Self, Error> {
         let images = config.images.unwrap_or(1);
         let settings = config.settings(images)?;
         let trace = read_trace(dir)?;
@@ -83,7 +84,7 @@ impl Summary {
         Ok(Summary {
             model: "generator".into(),
             algorithm: settings.algorithm.to_string(),
-            settings: serde_json::to_value(config).map_err(|e| e.to_string())?,
+            settings: serde_json::to_value(config).expect("a config is plain data"),
             seed: settings.seed,
             theta: None,
             posterior: None,
@@ -100,12 +101,13 @@ impl Summary {
     }
 
     /// That of the training in a run directory.
-    pub fn read(dir: &Path) -> Result<Self, String> {
+    pub fn read(dir: &Path) -> Result<Self, Error> {
         let path = dir.join("summary.json");
         let damaged = |e: &dyn std::fmt::Display| {
             format!("cannot read {}: {e}; remove that directory and try again", path.display())
         };
-        serde_json::from_slice(&std::fs::read(&path).map_err(|e| damaged(&e))?).map_err(|e| damaged(&e))
+        let bytes = std::fs::read(&path).map_err(|e| damaged(&e))?;
+        Ok(serde_json::from_slice(&bytes).map_err(|e| damaged(&e))?)
     }
 
     /// The summary as text.
@@ -129,13 +131,13 @@ impl Summary {
 }
 
 /// Writes the page of a run, finished or not.
-pub fn write(dir: &Path, output: &Path) -> Result<(), String> {
+pub fn write(dir: &Path, output: &Path) -> Result<(), Error> {
     let config = GeneratorConfig::read(&dir.join("config.toml"))?;
     let html = page(dir, &config, &read_trace(dir)?)?;
     crate::report::write(output, &html)
 }
 
-fn page(dir: &Path, config: &GeneratorConfig, trace: &[[f64; 3]]) -> Result<String, String> {
+fn page(dir: &Path, config: &GeneratorConfig, trace: &[[f64; 3]]) -> Result<String, Error> {
     let images = config.images.unwrap_or(1);
     let settings = config.settings(images)?;
     let per_epoch = settings.steps_per_epoch(images) as usize;
@@ -197,7 +199,7 @@ fn page(dir: &Path, config: &GeneratorConfig, trace: &[[f64; 3]]) -> Result<Stri
         }
     }
     body.push_str("<section><h2>Settings</h2><dl class=\"settings\">\n");
-    let values = serde_json::to_value(config).map_err(|e| e.to_string())?;
+    let values = serde_json::to_value(config).expect("a config is plain data");
     for (name, value) in values.as_object().into_iter().flatten().filter(|(name, _)| *name != "version") {
         let shown = value.as_str().map_or_else(|| value.to_string(), String::from);
         let long = if shown.chars().count() > 24 { " class=\"long\"" } else { "" };

@@ -10,7 +10,7 @@ use motes::files::{Durable, write_atomically};
 use motes::memory;
 use motes::npz::NpzWriter;
 use motes::record::{RunDirectory, TraceFile};
-use motes::{Ended, Error, Flow};
+use motes::{Ended, Flow};
 use motes_models::data::ImageSet;
 use motes_models::generator::{
     About, Algorithm, Damage, Decoder, Inference, Seen, Settings, Stop, Targets, Trainer, TrainingError,
@@ -20,15 +20,13 @@ use motes_models::generator::{
 use super::config::GeneratorConfig;
 use super::open::{self, Pictures, Told, Trained};
 use super::report;
+use crate::Error;
 use crate::numbers::thousands;
 use crate::report::not_written;
 
 /// How often a checkpoint is due when no number of steps is given.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(30);
 const TRACE_HEADER: &[u8] = b"k,loss,error,x_rms\n";
-
-/// What can go wrong: a sentence, a [`motes::Error`] or a `TrainingError`, which the Python package tells apart.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Where a run begins.
 pub enum From {
@@ -104,7 +102,7 @@ impl Plan {
         mut config: GeneratorConfig,
         images: Option<Arc<ImageSet>>,
         told: Told<'_>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Error> {
         let channels = match &images {
             Some(images) => images.channels(),
             None => open::channels(&config)?,
@@ -123,7 +121,7 @@ impl Plan {
         config.data_sha256 = Some(sha256);
         let m = images.count();
         let settings = config.settings(m)?;
-        settings.validate(m, true).map_err(|e| e.to_string())?;
+        settings.validate(m, true)?;
         let steps = config.total_steps(&settings, m);
         let config = config.resolved(&settings, m, channels);
         let estimate = open::memory_estimate(&settings, m, channels);
@@ -132,7 +130,7 @@ impl Plan {
                 "this training needs {}, but {} are available; use fewer --images or --particles, or a smaller --batch",
                 estimate.sentence,
                 memory::size(available)
-            ));
+            ).into());
         }
         let text = config.to_toml()?;
         Ok(Plan { config, text, settings, steps, images, report: true, estimate: estimate.sentence })
@@ -142,8 +140,8 @@ impl Plan {
     fn with_trainer<T>(
         &self,
         stop: Stop<'_>,
-        work: impl FnOnce(&mut Trainer<'_>) -> Result<T, Failure>,
-    ) -> Result<(T, Box<dyn Decoder>), Failure> {
+        work: impl FnOnce(&mut Trainer<'_>) -> Result<T, Error>,
+    ) -> Result<(T, Box<dyn Decoder>), Error> {
         let (settings, channels) = (&self.settings, self.images.channels());
         let mut decoder = open::network(channels, settings.seed);
         let mut encoder =
@@ -162,7 +160,7 @@ impl Plan {
 
     /// Trains, and writes what is to be written. `watch` sees each step and may stop there, `stop` in the middle of one,
     /// which is then as if it had not begun.
-    pub fn carry_out(&self, from: From, stop: Stop<'_>, watch: &mut dyn Watch) -> Result<Done, Failure> {
+    pub fn carry_out(&self, from: From, stop: Stop<'_>, watch: &mut dyn Watch) -> Result<Done, Error> {
         let mut notes = Vec::new();
         let ((finished, k, seconds, path), decoder) = self.with_trainer(stop, |trainer| {
             let mut directory = match from {
@@ -208,7 +206,7 @@ impl Plan {
     }
 
     /// Reads the last checkpoint of a run directory, and changes nothing there.
-    pub fn read(&self, dir: &Path) -> Result<Done, Failure> {
+    pub fn read(&self, dir: &Path) -> Result<Done, Error> {
         let mut notes = Vec::new();
         let ((about, cloud), decoder) = self.with_trainer(Stop::default(), |trainer| {
             let about = last_checkpoint(dir, self, trainer, &mut notes)?.ok_or_else(|| {
@@ -229,14 +227,14 @@ impl Plan {
     pub fn copy(&self, dir: &Path, to: &Path, files: &[(&'static str, Vec<u8>)]) -> Result<(), Error> {
         Directory::create(to, self, files)?;
         let checkpoints = checkpoint::directory(to);
-        std::fs::create_dir_all(&checkpoints).map_err(Error::io("make", &checkpoints))?;
+        std::fs::create_dir_all(&checkpoints).map_err(motes::Error::io("make", &checkpoints))?;
         let copied =
-            |from: &Path, to: &Path| std::fs::copy(from, to).map(drop).map_err(Error::io("write", to));
+            |from: &Path, to: &Path| std::fs::copy(from, to).map(drop).map_err(motes::Error::io("write", to));
         let generations = Generations::with_extension(checkpoint::directory(dir), "safetensors");
         for file in generations.list()? {
             copied(&file, &checkpoints.join(file.file_name().unwrap_or_default()))?;
         }
-        copied(&dir.join("trace.csv"), &to.join("trace.csv"))
+        Ok(copied(&dir.join("trace.csv"), &to.join("trace.csv"))?)
     }
 
     /// What people should know before the first step.
@@ -257,7 +255,7 @@ impl Plan {
         trainer: &mut Trainer<'_>,
         directory: &mut Directory,
         watch: &mut dyn Watch,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<Ended, Error> {
         let began = Instant::now();
         let pictures_every =
             self.config.pictures_every.unwrap_or(self.settings.steps_per_epoch(self.images.count()));
@@ -304,7 +302,7 @@ impl Plan {
         &self,
         trainer: &mut Trainer<'_>,
         directory: &mut Directory,
-    ) -> Result<Option<(Vec<f32>, report::Summary)>, Failure> {
+    ) -> Result<Option<(Vec<f32>, report::Summary)>, Error> {
         directory.checkpoint(trainer, Duration::ZERO)?;
         let path = directory.path.clone();
         write_atomically(&path.join("weights.safetensors"), Durable::No, |out| {
@@ -375,7 +373,7 @@ impl Directory {
         plan: &Plan,
         trainer: &mut Trainer<'_>,
         notes: &mut Vec<String>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Error> {
         // Before anything is read or cut: another process may be at work.
         let mut trace = TraceFile::open(path)?;
         let about = last_checkpoint(path, plan, trainer, notes)?;
@@ -391,7 +389,7 @@ impl Directory {
 
     fn record(&mut self, seen: &Seen) -> Result<(), Error> {
         let line = format!("{},{},{},{}\n", seen.k, seen.loss, seen.error, seen.x_rms);
-        self.trace.append(line.as_bytes())
+        Ok(self.trace.append(line.as_bytes())?)
     }
 
     /// Writes a checkpoint: the trace up to here first, then the training.
@@ -412,7 +410,7 @@ fn last_checkpoint(
     plan: &Plan,
     trainer: &mut Trainer<'_>,
     notes: &mut Vec<String>,
-) -> Result<Option<About>, Failure> {
+) -> Result<Option<About>, Error> {
     let changed = |what: &str| {
         format!(
             "{} {what}; put back the config.toml it was written with, or start a new run with fit generator --config",
@@ -422,7 +420,7 @@ fn last_checkpoint(
     let generations = Generations::with_extension(checkpoint::directory(path), "safetensors");
     let mut about = None;
     for generation in generations.list()? {
-        let bytes = std::fs::read(&generation).map_err(Error::io("read", &generation))?;
+        let bytes = std::fs::read(&generation).map_err(motes::Error::io("read", &generation))?;
         match trainer.load(&bytes) {
             Ok(found) => {
                 about = Some(found);

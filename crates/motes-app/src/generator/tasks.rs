@@ -9,6 +9,8 @@ use motes_models::generator::{Decoder, Mixture, Search, inpaint as search_latent
 
 use super::open::{Trained, UNTOLD};
 
+use crate::Error;
+
 /// The paper's hole.
 pub const HOLE: &str = "10,10,22,22";
 
@@ -62,7 +64,7 @@ pub fn mean_squared_error(a: &[f32], b: &[f32], counts: impl Fn(usize) -> bool) 
 }
 
 /// Which of the 32 x 32 pixels are missing.
-pub fn hole(mask: &str) -> Result<Vec<bool>, String> {
+pub fn hole(mask: &str) -> Result<Vec<bool>, Error> {
     let wrong = || {
         format!(
             "--mask {mask} is neither x0,y0,x1,y1 within 0 to {SIDE} nor an image; write for example 10,10,22,22"
@@ -73,18 +75,20 @@ pub fn hole(mask: &str) -> Result<Vec<bool>, String> {
         Ok(&[x0, y0, x1, y1]) if x0 < x1 && y0 < y1 && x1 <= SIDE && y1 <= SIDE => (0..SIDE * SIDE)
             .map(|i| (x0..x1).contains(&(i % SIDE)) && (y0..y1).contains(&(i / SIDE)))
             .collect(),
-        Ok(_) => return Err(wrong()),
+        Ok(_) => return Err(wrong().into()),
         Err(_) if Path::new(mask).is_file() => {
-            let set = ImageSet::read(Path::new(mask), 1, Some(1), UNTOLD).map_err(|e| e.to_string())?;
+            let set = ImageSet::read(Path::new(mask), 1, Some(1), UNTOLD)?;
             set.values(0..1).iter().map(|v| *v > 0.0).collect()
         }
-        Err(_) => return Err(wrong()),
+        Err(_) => return Err(wrong().into()),
     };
     if !hole.contains(&true) {
-        return Err(format!("--mask {mask} has no hole; white pixels of an image mark what is missing"));
+        return Err(
+            format!("--mask {mask} has no hole; white pixels of an image mark what is missing").into()
+        );
     }
     if hole.iter().all(|h| *h) {
-        return Err(format!("--mask {mask} leaves no pixel to go by; choose a smaller hole"));
+        return Err(format!("--mask {mask} leaves no pixel to go by; choose a smaller hole").into());
     }
     Ok(hole)
 }
@@ -121,7 +125,7 @@ impl Filled {
 }
 
 /// Refuses a number of components where there are none.
-pub fn check_components(source: Source, components: Option<usize>) -> Result<(), String> {
+pub fn check_components(source: Source, components: Option<usize>) -> Result<(), Error> {
     match components {
         Some(_) if source != Source::Mixture => {
             Err("--components belongs to --from mixture; leave it out".into())
@@ -136,16 +140,16 @@ pub fn mixture(
     source: Source,
     components: Option<usize>,
     seed: u64,
-) -> Result<Mixture, String> {
+) -> Result<Mixture, Error> {
     check_components(source, components)?;
     let (d_x, particles) = (run.decoder.d_x(), &run.particles);
-    match source {
-        Source::Prior => Ok(Mixture::prior(d_x)),
-        Source::Gaussian => Mixture::gaussian(particles, d_x),
-        Source::Labels => Mixture::by_label(particles, d_x, &run.labels()?),
+    Ok(match source {
+        Source::Prior => Mixture::prior(d_x),
+        Source::Gaussian => Mixture::gaussian(particles, d_x)?,
+        Source::Labels => Mixture::by_label(particles, d_x, &run.labels()?)?,
         Source::Mixture => {
             let components = components.unwrap_or_else(|| run.few_components());
-            Mixture::fitted(particles, d_x, components, seed)
+            Mixture::fitted(particles, d_x, components, seed)?
         }
-    }
+    })
 }

@@ -18,6 +18,7 @@ pub use page::{STYLE, base64, escape};
 pub use table::table;
 pub use words::{quoted, shell};
 
+use crate::Error;
 use crate::generator;
 use read::Limits;
 
@@ -25,13 +26,14 @@ use read::Limits;
 const MAX_BYTES: usize = 1_000_000;
 
 /// Writes the page of runs: to `output`, or to report.html in their directory, or here for several. Returns where.
-pub fn write_page(dirs: &[PathBuf], output: Option<PathBuf>) -> Result<PathBuf, String> {
+pub fn write_page(dirs: &[PathBuf], output: Option<PathBuf>) -> Result<PathBuf, Error> {
     let generator = dirs.iter().find(|dir| generator::is_config(&dir.join("config.toml")));
     if let (Some(dir), true) = (generator, dirs.len() > 1) {
         return Err(format!(
             "{} is the run of a generator, which is not compared with others; give it alone",
             dir.display()
-        ));
+        )
+        .into());
     }
     let output = match (output, dirs) {
         (Some(path), _) => path,
@@ -57,12 +59,12 @@ pub fn after_comparison(dirs: &[PathBuf], problems: &[Option<String>], output: &
 }
 
 /// What is said of a report that a run could not leave.
-pub fn not_written(problem: String) -> String {
+pub fn not_written(problem: Error) -> String {
     format!("the report was not written: {problem}")
 }
 
 /// The page, cut back until it is small enough to be mailed and opened anywhere.
-fn html(dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, String> {
+fn html(dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, Error> {
     let several = dirs.len() > 1;
     let mut limits = Limits {
         components: if several { 12 } else { 50 },
@@ -80,7 +82,7 @@ fn html(dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, String>
             return Ok(html);
         }
         if limits.coordinates < 4 {
-            return Err(format!("a report of {} runs is too large; name fewer of them", dirs.len()));
+            return Err(format!("a report of {} runs is too large; name fewer of them", dirs.len()).into());
         }
         limits.components = (limits.components / 2).max(1);
         limits.coordinates /= 2;
@@ -90,15 +92,16 @@ fn html(dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, String>
 }
 
 /// Replaces an earlier report, and nothing else.
-pub fn write(path: &Path, html: &str) -> Result<(), String> {
+pub fn write(path: &Path, html: &str) -> Result<(), Error> {
     let shown = path.display();
     if path.is_dir() {
-        return Err(format!("{shown} is a directory; give a file name to --output"));
+        return Err(format!("{shown} is a directory; give a file name to --output").into());
     }
     if path.exists() && !is_report(path) {
         return Err(format!(
             "{shown} is not a Motes report and is left as it is; choose another name with --output"
-        ));
+        )
+        .into());
     }
     let mut temporary = path.file_name().unwrap_or_default().to_os_string();
     temporary.push(".tmp");
@@ -109,7 +112,7 @@ pub fn write(path: &Path, html: &str) -> Result<(), String> {
         .and_then(|()| std::fs::rename(&temporary, path));
     written.map_err(|e| {
         let _ = std::fs::remove_file(&temporary);
-        format!("cannot write {shown}: {e}; choose another place with --output")
+        format!("cannot write {shown}: {e}; choose another place with --output").into()
     })
 }
 

@@ -243,7 +243,7 @@ fn theta(out: &mut String, run: &Run) {
                 "Traces of the first {} of {} components are in this report; trace.csv has the first {}.",
                 run.theta.len(),
                 grouped(run.d_theta as u64),
-                grouped(motes::summary::LISTED as u64)
+                grouped(motes::LISTED as u64)
             ),
         );
     }

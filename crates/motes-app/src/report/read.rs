@@ -5,7 +5,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use motes::columns;
-use motes::summary::{LISTED, Summary};
+use motes::{LISTED, Summary};
 use serde_json::Value;
 
 use super::clouds::Archive;

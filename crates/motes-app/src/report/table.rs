@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::compare::metrics_of;
 use super::read::{Limits, Run, run};
+use crate::Error;
 use crate::metrics::{Shown, shown};
 use crate::numbers::{grouped, thousands};
 use crate::show;
@@ -14,7 +15,7 @@ use motes::sentence::{Face, render};
 const COLUMNS: usize = 3;
 
 /// All runs in one table, for the terminal.
-pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, String> {
+pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, Error> {
     let runs: Vec<Run> = dirs.iter().map(|dir| for_table(dir)).collect::<Result<_, _>>()?;
     let theta: Vec<String> = runs
         .iter()
@@ -76,6 +77,7 @@ pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) ->
 }
 
 /// What the table of a comparison needs of a run.
-fn for_table(dir: &Path) -> Result<Run, String> {
-    run(dir, Limits { components: 3, coordinates: 0, stretches: 40, per_trace: 40, name: 20 }, false)
+fn for_table(dir: &Path) -> Result<Run, Error> {
+    let limits = Limits { components: 3, coordinates: 0, stretches: 40, per_trace: 40, name: 20 };
+    Ok(run(dir, limits, false)?)
 }

@@ -1,15 +1,18 @@
 //! One run of the paper: its data, its settings, and what is kept of it.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use motes::algorithms::MEAN_FIELD;
 use motes::noise::{Noise, Purpose};
 use motes::settings::Settings;
-use motes::{Ended, Error, Flow, Model, Observer, Real, StepInfo, Summary};
-use motes_models::data::{self, Classification, ImageTask, Images, Moments, TaskOptions, mnist, wisconsin};
-use motes_models::logistic::Options;
-use motes_models::{Bnn, Hierarchical, Logistic, Products};
+use motes::{Ended, Flow, Observer, Real, StepInfo};
+use motes_app::Error;
+use motes_app::carry::{self, Start, Watch};
+use motes_app::config::{Config, Precision};
+use motes_app::job::{Job, Length, Precise, Problem};
+use motes_app::models::Source;
+use motes_models::data::{self, Classification, Moments, mnist, wisconsin};
 use serde::{Deserialize, Serialize};
 
 use super::training::Trained;
@@ -117,38 +120,46 @@ impl Task {
 
     /// Carries it out in the pool of the calling thread; `None` if it was interrupted.
     pub fn carry_out(&self, interrupt: &Interrupt) -> Result<Option<Outcome>, String> {
-        let outcome = match self.data {
+        let choices = match self.data {
             Data::Toy { dim } => {
-                let y = Hierarchical::<f64>::generate(dim, 1.0, 0);
-                self.run(&Hierarchical::<f64>::new(&y), None, interrupt)
+                Config { model: Some("hierarchical".into()), dim: Some(dim), ..Config::default() }
             }
             Data::Logistic { split } => {
-                let all = cancer();
-                let split = data::train_test_split(all.rows(), 0.2, split).map_err(|e| e.to_string())?;
-                let (train, test) = (all.select(&split.train), all.select(&split.test));
-                let shown = self.keep.metrics.then_some(&test);
-                let model =
-                    Logistic::<f64>::new(&train, shown, Options::default()).map_err(|e| e.to_string())?;
-                let authors = self.keep.authors.then(|| Authors::new(&test));
-                self.run(&model, authors, interrupt)
+                Config { model: Some("logistic".into()), split_seed: Some(split), ..Config::default() }
             }
             Data::Network { split } => {
-                let (images, labels) = digits();
-                let options = TaskOptions { split_seed: split, ..TaskOptions::default() };
-                let task = ImageTask::new(images, labels, &options).map_err(|e| e.to_string())?;
-                let model = Bnn::<f32>::of_task(&task, 40, Products::Auto).map_err(|e| e.to_string())?;
-                self.run(&model, None, interrupt)
+                Config { model: Some("bnn".into()), split_seed: Some(split), ..Config::default() }
             }
         };
-        outcome.map_err(|e| e.to_string())
+        let problem = Arc::new(Source::load(&mut choices.clone())?);
+        let authors = match self.data {
+            Data::Logistic { split } if self.keep.authors => Some(Authors::new(&cancer_test(split)?)),
+            _ => None,
+        };
+        let job = Job {
+            // Nothing is recorded but what the watcher keeps.
+            config: Config { trace_every: Some(u64::MAX), ..Config::default() },
+            settings: self.settings.clone(),
+            precision: problem.defaults().precision,
+            length: Length::Steps,
+            auto: false,
+            problem,
+        };
+        let outcome = match job.precision {
+            Precision::F32 => self.run::<f32>(job, authors, interrupt),
+            Precision::F64 => self.run::<f64>(job, authors, interrupt),
+        };
+        Ok(outcome?)
     }
 
-    fn run<F: Real>(
+    fn run<F: Precise>(
         &self,
-        model: &dyn Model<F>,
+        job: Job,
         authors: Option<Authors>,
         interrupt: &Interrupt,
     ) -> Result<Option<Outcome>, Error> {
+        let model = F::model(&*job.problem)?;
+        let model = &*model;
         let settings = &self.settings;
         let mut watcher = Watcher {
             keep: self.keep,
@@ -160,24 +171,24 @@ impl Task {
             own_time: Duration::ZERO,
             outcome: Outcome::default(),
         };
-        let mut state = motes::start(model, settings)?;
-        let ended = motes::run(model, settings, &mut state, None, &mut [&mut watcher]);
+        let ran = carry::carry_out(job, model, Start::Memory, false, &mut watcher);
         let Watcher { mut outcome, authors, own_time, .. } = watcher;
-        match ended {
-            Ok((Ended::Early, _)) => return Ok(None),
-            Ok((Ended::Complete, time)) => outcome.seconds = time.saturating_sub(own_time).as_secs_f64(),
-            Err(Error::Diverged { step, .. }) => {
+        let carry::Outcome { state, summary, seconds, ended, .. } = match ran {
+            Ok(ran) => ran,
+            Err(Error::Run(motes::Error::Diverged { step, .. })) => {
                 outcome.diverged = Some(step); // what led there is kept
                 return Ok(Some(outcome));
             }
             Err(other) => return Err(other),
+        };
+        if ended == Ended::Early {
+            return Ok(None);
         }
+        outcome.seconds = (seconds - own_time.as_secs_f64()).max(0.0);
         outcome.theta_mean = state.averages.theta_mean().unwrap_or_default();
         outcome.theta_variance = (0..model.d_theta()).map(|i| state.batches.variance(i)).collect();
         if self.keep.metrics {
-            let nothing = serde_json::Value::Null;
-            let metrics = Summary::of(model, settings, nothing, &state, outcome.seconds).metrics;
-            let named = |name: &str| metrics.as_ref().and_then(|m| m.get(name));
+            let named = |name: &str| summary.metrics.as_ref().and_then(|m| m.get(name));
             (outcome.test_error, outcome.lppd) = (named("test_error"), named("lppd"));
         }
         let gaussian = (settings.algorithm == &MEAN_FIELD).then(|| {
@@ -203,27 +214,14 @@ impl Task {
     }
 }
 
-/// The breast cancer data, standardised over all rows.
-fn cancer() -> &'static Classification {
-    static CANCER: OnceLock<Classification> = OnceLock::new();
-    CANCER.get_or_init(|| {
-        let table = data::read_table(wisconsin::BYTES, wisconsin::NAME).expect("embedded data are sound");
-        let drop: Vec<String> = wisconsin::DROP.iter().map(|s| s.to_string()).collect();
-        let mut all = data::classification(&table, None, &drop).expect("embedded data are sound");
-        let moments = Moments::of(&all.features, &all.feature_names).expect("no feature is constant");
-        moments.apply(&mut all.features);
-        all
-    })
-}
-
-/// The digits and their labels, unpacked once.
-fn digits() -> &'static (Images, Vec<u8>) {
-    static DIGITS: OnceLock<(Images, Vec<u8>)> = OnceLock::new();
-    DIGITS.get_or_init(|| {
-        let images = data::read_images(mnist::IMAGES, mnist::NAMES[0]);
-        let labels = data::read_labels(mnist::LABELS, mnist::NAMES[1]);
-        (images.expect("embedded data are sound"), labels.expect("embedded data are sound"))
-    })
+/// The rows that the breast cancer data are tested on, standardised over all rows.
+fn cancer_test(split: u32) -> Result<Classification, Error> {
+    let table = data::read_table(wisconsin::BYTES, wisconsin::NAME)?;
+    let drop: Vec<String> = wisconsin::DROP.iter().map(|s| s.to_string()).collect();
+    let mut all = data::classification(&table, None, &drop)?;
+    Moments::of(&all.features, &all.feature_names)?.apply(&mut all.features);
+    let split = data::train_test_split(all.rows(), 0.2, split)?;
+    Ok(all.select(&split.test))
 }
 
 /// Collects what is to be kept.
@@ -267,6 +265,12 @@ impl<F: Real> Observer<F> for Watcher<'_> {
             self.own_time += began.elapsed();
         }
         self.interrupt.flow()
+    }
+}
+
+impl<F: Real> Watch<F> for Watcher<'_> {
+    fn stopped(&self) -> bool {
+        self.interrupt.is_set()
     }
 }
 

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use crate::moves::shadow_acceptance;
 use crate::run::two_digits;
 use crate::settings::Settings;
-use crate::summary::LISTED;
 use crate::{Model, Real, State};
 
 /// Below this acceptance of a shadow MALA step, the step size is too large for the posterior to be trusted.
@@ -52,7 +51,7 @@ impl Diagnostics {
         let judged = state.acceptance.worst_window.or(acceptance);
         // Without a cloud theta moves to its limit and stays there: that is neither noise nor a drift.
         let of_listed = |of: &dyn Fn(usize) -> Option<f64>| {
-            (0..state.theta.len().min(LISTED)).map(|i| of(i).filter(|_| settings.has_cloud())).collect()
+            (0..state.batches.width()).map(|i| of(i).filter(|_| settings.has_cloud())).collect()
         };
         let mut diagnostics = Diagnostics {
             verdict: "ok".into(),

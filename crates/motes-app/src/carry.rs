@@ -1,0 +1,310 @@
+//! The driver of every run: a new one or one that goes on, in a directory or in memory.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use motes::files::{Durable, write_atomically};
+use motes::record::{RunDirectory, TraceRows, trace_header};
+use motes::{Ended, Flow, Model, Observer, Real, Settings, State, StepInfo, Summary};
+
+use crate::job::{Budget, Files, Job, Length, next_default};
+use crate::{Error, report};
+
+/// Where a run begins, and where it is kept.
+pub enum Start<F> {
+    /// At step 0 in a new or empty directory.
+    New(PathBuf),
+    /// At step 0 in the next free directory of runs/.
+    Next,
+    /// At step 0, in memory.
+    Memory,
+    /// Where the last checkpoint of a run directory is.
+    Directory(PathBuf),
+    /// In memory, where another run has ended.
+    Saved {
+        /// Its state.
+        state: Box<State<F>>,
+        /// The text of its trace.
+        trace: Vec<u8>,
+        /// The seconds that it took.
+        seconds: f64,
+    },
+}
+
+/// Who watches a run.
+pub trait Watch<F: Real>: Observer<F> {
+    /// Whether the run is to stop; asked where there are no steps to observe yet.
+    fn stopped(&self) -> bool;
+
+    /// Hears that there is a place for the run, which begins now, or goes on from a step.
+    fn begins(&mut self, _job: &Job, _from: Option<u64>) {}
+
+    /// Hears at once what the notes of the outcome say in the end.
+    fn warn(&mut self, _line: &str) {}
+
+    /// Hears that the last step is made and files are written.
+    fn over(&mut self) {}
+}
+
+/// What a run has come to.
+pub struct Outcome<F> {
+    /// What was asked for, with what was settled on the way.
+    pub job: Job,
+    /// The state after the last step.
+    pub state: State<F>,
+    /// The content of summary.json.
+    pub summary: Summary,
+    /// Seconds spent in the loop, by earlier processes too.
+    pub seconds: f64,
+    /// Whether all steps were made. A run that ended early at step 0 was stopped in its warm start.
+    pub ended: Ended,
+    /// The run directory, if it has one.
+    pub dir: Option<PathBuf>,
+    /// The text of the trace of a run in memory.
+    pub trace: Vec<u8>,
+    /// What should be known about the run, in a line each.
+    pub notes: Vec<String>,
+}
+
+/// Makes the run, and writes what is to be written; with a report, if it has a directory. Must be called inside
+/// [`motes::Pool::install`].
+pub fn carry_out<F: Real>(
+    mut job: Job,
+    model: &dyn Model<F>,
+    start: Start<F>,
+    with_report: bool,
+    watch: &mut dyn Watch<F>,
+) -> Result<Outcome<F>, Error> {
+    if let Some(every) = job.length.budget().and_then(|b| trace_every(b, model, &job.settings)) {
+        job.config.trace_every = Some(every);
+    }
+    let mut notes = Vec::new();
+    let Begun { state, mut place, before } = begin(&mut job, model, start, watch, &mut notes)?;
+    let in_warm_start = state.is_none();
+    let mut state = state.unwrap_or_else(|| State::initial(model, &job.settings));
+    let ran = match job.length {
+        // The warm start begins again when the run is resumed from step 0.
+        _ if in_warm_start => Ok((Ended::Early, Duration::ZERO)),
+        Length::Steps => place.run(model, &job.settings, &mut state, watch, None),
+        Length::Seconds(budget) => for_a_time(budget, &mut job, model, &mut state, &mut place, watch),
+    };
+    watch.over();
+    let mut note = |warning: Option<String>, watch: &mut dyn Watch<F>| {
+        warning.iter().for_each(|line| watch.warn(line));
+        notes.extend(warning);
+    };
+    let (ended, spent) = match (ran, place) {
+        (Ok(ran), there) => {
+            place = there;
+            ran
+        }
+        (Err(e), Place::Directory(directory)) if e.is_divergence() && with_report => {
+            let path = directory.path().to_path_buf();
+            drop(directory); // the last rows of the trace are written
+            note(report::after_run(&path, Some(&e.to_string())), watch);
+            return Err(e);
+        }
+        (Err(e), _) => return Err(e),
+    };
+    let seconds = before + spent.as_secs_f64();
+    let summary = summary(&job, model, &state, seconds);
+    let (dir, trace) = match place {
+        Place::Memory(memory) => (None, memory.text),
+        Place::Directory(mut directory) => {
+            if ended == Ended::Complete {
+                directory.finish(model, &job.settings, &state, spent, &summary)?;
+            }
+            if with_report && !in_warm_start {
+                note(report::after_run(directory.path(), None), watch);
+            }
+            (Some(directory.path().to_path_buf()), Vec::new())
+        }
+    };
+    Ok(Outcome { job, state, summary, seconds, ended, dir, trace, notes })
+}
+
+/// The summary of a run that has come to this state.
+pub fn summary<F: Real>(job: &Job, model: &dyn Model<F>, state: &State<F>, seconds: f64) -> Summary {
+    let choices = serde_json::to_value(&job.config).expect("a config is plain data");
+    let mut summary = Summary::of(model, &job.settings, choices, state, seconds);
+    summary.data = job.problem.remember();
+    summary
+}
+
+/// Makes a run directory at step 0, with the files that its config names there.
+pub fn create<F: Real>(job: &mut Job, model: &dyn Model<F>, dir: &Path) -> Result<RunDirectory, Error> {
+    let files: Files = job.problem.place(dir, &mut job.config)?;
+    let text = job.config.to_toml()?;
+    let directory = RunDirectory::create(dir, &text, model, &job.settings, job.config.recording())?;
+    for (name, bytes) in files {
+        write_atomically(&dir.join(name), Durable::Yes, |out| out.write_all(&bytes))?;
+    }
+    Ok(directory)
+}
+
+/// A run before its first step here; without a state if it was stopped in its warm start.
+struct Begun<F> {
+    state: Option<State<F>>,
+    place: Place,
+    /// Seconds spent before.
+    before: f64,
+}
+
+fn begin<F: Real>(
+    job: &mut Job,
+    model: &dyn Model<F>,
+    start: Start<F>,
+    watch: &mut dyn Watch<F>,
+    notes: &mut Vec<String>,
+) -> Result<Begun<F>, Error> {
+    let memory = |job: &Job, text: Vec<u8>| {
+        let rows = TraceRows::new(model, &job.settings, job.config.recording());
+        Place::Memory(Memory { rows, text })
+    };
+    let start = match start {
+        Start::Next => Start::New(next_default(&format!("{}-{}", model.name(), job.settings.algorithm))?),
+        other => other,
+    };
+    let (state, place, before) = match start {
+        Start::New(dir) => (None, Place::Directory(Box::new(create(job, model, &dir)?)), 0.0),
+        Start::Memory | Start::Next => {
+            (None, memory(job, trace_header(model, &job.settings).into_bytes()), 0.0)
+        }
+        Start::Saved { state, trace, seconds } => (Some(*state), memory(job, trace), seconds),
+        Start::Directory(dir) => {
+            let mut state = State::initial(model, &job.settings);
+            let recording = job.config.recording();
+            let (directory, warnings) =
+                RunDirectory::resume(&dir, model, &job.settings, recording, &mut state)?;
+            warnings.iter().for_each(|line| watch.warn(line));
+            *notes = warnings;
+            RunDirectory::write_config(&dir, &job.config.to_toml()?)?;
+            let before = directory.seconds_before();
+            (Some(state), Place::Directory(Box::new(directory)), before)
+        }
+    };
+    watch.begins(job, state.as_ref().map(|state| state.k));
+    let state = match state.filter(|state| state.k > 0) {
+        Some(state) => Some(state),
+        None => motes::start_unless(model, &job.settings, || watch.stopped())?,
+    };
+    Ok(Begun { state, place, before })
+}
+
+/// Where a run is recorded.
+enum Place {
+    Directory(Box<RunDirectory>),
+    Memory(Memory),
+}
+
+/// A trace in memory.
+struct Memory {
+    rows: TraceRows,
+    text: Vec<u8>,
+}
+
+impl<F: Real> Observer<F> for Memory {
+    fn observe(&mut self, info: &StepInfo<'_, F>) -> Flow {
+        self.rows.append(info, &mut self.text);
+        Flow::Continue
+    }
+}
+
+impl Place {
+    /// Steps until the end or until one of those who watch stops it.
+    fn run<F: Real>(
+        &mut self,
+        model: &dyn Model<F>,
+        settings: &Settings,
+        state: &mut State<F>,
+        watch: &mut dyn Watch<F>,
+        clock: Option<&mut Clock>,
+    ) -> Result<(Ended, Duration), Error> {
+        let mut observers: Vec<&mut dyn Observer<F>> = vec![watch];
+        observers.extend(clock.map(|clock| clock as &mut dyn Observer<F>));
+        let directory = match self {
+            Place::Directory(directory) => Some(&mut **directory),
+            Place::Memory(memory) => {
+                observers.push(memory);
+                None
+            }
+        };
+        Ok(motes::run(model, settings, state, directory, &mut observers)?)
+    }
+}
+
+/// A trace has some hundred thousand rows at most where nothing else was asked for.
+const ROWS: f64 = 1e5;
+/// How long steps are timed at most to find out.
+const TRIAL: Duration = Duration::from_millis(20);
+
+/// Steps between rows of the trace, from how long steps take: those of em take no time and would fill the disk.
+fn trace_every<F: Real>(budget: Budget, model: &dyn Model<F>, settings: &Settings) -> Option<u64> {
+    let mut state = motes::start(model, settings).ok().filter(|_| budget.trace_every)?;
+    let mut clock = Clock { began: Instant::now(), time: budget.time.mul_f64(0.01).min(TRIAL) };
+    // A failure is for the run itself to tell.
+    motes::run(model, settings, &mut state, None, &mut [&mut clock]).ok()?;
+    let rate = state.k as f64 / clock.began.elapsed().as_secs_f64();
+    Some((rate * budget.time.as_secs_f64() / ROWS).ceil().max(1.0) as u64)
+}
+
+/// Runs until the time is over. What was left open is settled on the way, so that the run is the same, bit for bit, as
+/// one that was asked for these steps.
+fn for_a_time<F: Real>(
+    budget: Budget,
+    job: &mut Job,
+    model: &dyn Model<F>,
+    state: &mut State<F>,
+    place: &mut Place,
+    watch: &mut dyn Watch<F>,
+) -> Result<(Ended, Duration), Error> {
+    let accepts = job.settings.accepts();
+    type Settled = fn(&mut Settings) -> &mut u64;
+    let stages: [(f64, bool, Settled); 3] = [
+        (0.25, accepts && budget.adjust_after, |s| &mut s.adjust_after),
+        (0.5, budget.burn_in, |s| &mut s.burn_in),
+        (1.0, true, |s| &mut s.steps),
+    ];
+    let mut spent = Duration::ZERO;
+    for (part, _, settled) in stages.into_iter().filter(|(_, open, _)| *open) {
+        let time = budget.time.mul_f64(part).saturating_sub(spent);
+        let mut clock = Clock { began: Instant::now(), time };
+        let (_, more) = place.run(model, &job.settings, state, watch, Some(&mut clock))?;
+        spent += more;
+        if watch.stopped() {
+            return Ok((Ended::Early, spent));
+        }
+        *settled(&mut job.settings) = state.k;
+    }
+    let settings = &mut job.settings;
+    if !accepts && budget.adjust_after {
+        settings.adjust_after = settings.burn_in / 2; // of no consequence, and what a replay assumes
+    }
+    if settings.burn_in >= settings.steps || (accepts && settings.adjust_after >= settings.steps) {
+        return Err(Error::Refused(format!(
+            "{} steps were made in {} s, which is all burn-in or before accept-reject begins; give a larger --budget",
+            settings.steps,
+            budget.time.as_secs_f64()
+        )));
+    }
+    job.settle();
+    if let Place::Directory(directory) = place {
+        directory.adopt(&job.settings);
+        RunDirectory::write_config(directory.path(), &job.config.to_toml()?)?;
+    }
+    Ok((Ended::Complete, spent))
+}
+
+/// Stops a run when its time is over.
+struct Clock {
+    began: Instant,
+    time: Duration,
+}
+
+impl<F: Real> Observer<F> for Clock {
+    fn observe(&mut self, info: &StepInfo<'_, F>) -> Flow {
+        let over = self.began.elapsed().saturating_sub(info.metrics_time) >= self.time;
+        if over { Flow::Stop } else { Flow::Continue }
+    }
+}

@@ -1,0 +1,63 @@
+//! What can go wrong between a config and a report; the faces make a sentence or an exception of it.
+
+use motes_models::data::DataError;
+use motes_models::generator::TrainingError;
+
+/// Any failure of what the faces share.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Choices that cannot be made, or files that are not what they should be; the sentence ends with the remedy.
+    #[error("{0}")]
+    Refused(String),
+    /// A setting whose value is not one.
+    #[error("{key}: {problem}; correct that setting")]
+    Setting {
+        /// Its name in a config file.
+        key: String,
+        /// What is wrong with the value.
+        problem: String,
+    },
+    /// Data that cannot be used.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A model that cannot be made of them.
+    #[error(transparent)]
+    Model(#[from] motes::ModelError),
+    /// A failure of a run or its files.
+    #[error(transparent)]
+    Run(#[from] motes::Error),
+    /// A failure of a generator's training.
+    #[error(transparent)]
+    Training(#[from] TrainingError),
+}
+
+impl Error {
+    /// Whether the iterates left every reasonable range.
+    pub fn is_divergence(&self) -> bool {
+        matches!(self, Error::Run(e) if e.is_divergence())
+    }
+
+    /// The same with words before it, such as the name of the file or of the algorithm that it is about.
+    pub fn within(self, place: impl std::fmt::Display) -> Error {
+        Error::Refused(format!("{place}: {self}"))
+    }
+}
+
+impl From<String> for Error {
+    fn from(sentence: String) -> Self {
+        Error::Refused(sentence)
+    }
+}
+
+impl From<&str> for Error {
+    fn from(sentence: &str) -> Self {
+        Error::Refused(sentence.into())
+    }
+}
+
+/// A face that only speaks needs nothing but the sentence.
+impl From<Error> for String {
+    fn from(error: Error) -> Self {
+        error.to_string()
+    }
+}
