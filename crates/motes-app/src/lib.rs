@@ -8,6 +8,7 @@ pub mod config;
 mod error;
 pub mod generator;
 pub mod job;
+pub mod metrics;
 pub mod models;
 pub mod numbers;
 pub mod predict;

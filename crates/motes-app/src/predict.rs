@@ -5,15 +5,15 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use motes::Pool;
 use motes::files::csv_field;
 use motes::npz::read_npz;
+use motes::{Pool, Summary};
 use motes_models::data;
 use motes_models::logistic::{self, Prediction};
 use motes_models::{Bnn, Labelled};
 
-use crate::Error;
 use crate::models::{Remember, read};
+use crate::{Error, generator};
 
 /// Predictions for the rows of a file.
 pub struct Predictions {
@@ -28,16 +28,21 @@ pub struct Predictions {
 /// Predicts each row of a file with a finished run.
 pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
     let summary_path = dir.join("summary.json");
-    let text = std::fs::read_to_string(&summary_path).map_err(|e| {
-        format!("cannot read {}: {e}; give the directory of a finished run", summary_path.display())
-    })?;
-    let summary: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-    let remember = serde_json::from_value::<Remember>(summary["data"].clone()).map_err(|_| {
+    let unprepared = || {
         format!(
             "{} does not say how to prepare new rows; predict needs a finished run of the model logistic or bnn",
             summary_path.display()
         )
+    };
+    if generator::is_config(&dir.join("config.toml")) {
+        return Err(unprepared().into());
+    }
+    let summary = Summary::read(dir)?.ok_or_else(|| {
+        format!("{} is not there; give the directory of a finished run", summary_path.display())
     })?;
+    let remember = summary.data.and_then(|data| serde_json::from_value::<Remember>(data).ok());
+    let remember = remember.ok_or_else(unprepared)?;
+    let with = summary.predict_with.ok_or_else(unprepared)?;
     let clouds_path = dir.join("posterior.npz");
     let open = || File::open(&clouds_path).map(BufReader::new);
     let array = |name| {
@@ -45,11 +50,7 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
             open().map_err(|e| format!("cannot read {}: {e}; run the fit again", clouds_path.display()))?;
         read_npz(file, name).map_err(|e| format!("{} {e}; run the fit again", clouds_path.display()))
     };
-    let mut clouds = array("clouds")?;
-    let mean_field = summary["algorithm"] == "mean-field";
-    if clouds.values.is_empty() || (remember.model == "bnn" && !mean_field) {
-        clouds = array("particles")?; // none were kept, or one cloud says enough of a network
-    }
+    let clouds = array(with.array())?;
     let width = match remember.model.as_str() {
         "bnn" => (remember.inputs + remember.classes.len()) * remember.hidden,
         _ => remember.inputs + usize::from(remember.intercept),

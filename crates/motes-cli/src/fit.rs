@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use motes::sentence::Face;
 use motes::{Ended, Flow, Observer, Pool, Real, StepInfo};
 use motes_app::carry::{self, Outcome, Start, Watch};
 use motes_app::config::{Config, Precision};
@@ -111,7 +112,7 @@ impl Run {
         match ended {
             _ if silent => {}
             Ended::Complete => {
-                let text = show::summary(&summary, &*model, settings, &state, &dir);
+                let text = show::summary(&summary, &dir, Face::Shell);
                 // The files are written: whoever has closed the pipe has seen enough.
                 let _ = std::io::stdout().write_all(text.as_bytes());
             }

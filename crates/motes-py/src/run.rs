@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use motes::checkpoint::Generations;
 use motes::record::{posterior_npz, trace_header};
+use motes::sentence::Face;
 use motes::{Ended, Model, Pool, State};
 use motes_app::Error;
 use motes_app::carry::{self, Outcome, Start};
@@ -123,6 +124,13 @@ pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>) -> PyResult
     Ok(Run { kind, precise, interrupted: false, trouble })
 }
 
+/// The columns that a trace may have besides those of theta, as far as they have well-known names.
+#[pyfunction]
+pub fn trace_columns() -> Vec<&'static str> {
+    let own = motes::columns::all::<f64>().into_iter().map(|c| c.name);
+    std::iter::once("k").chain(own).chain(motes_app::metrics::known()).collect()
+}
+
 #[pymethods]
 impl Run {
     /// Steps made so far.
@@ -194,19 +202,28 @@ impl Run {
         Ok(PyBytes::new(py, &bytes.map_err(value_error)?))
     }
 
+    /// The last theta, whole: summary.json lists no more than the first components.
+    fn theta(&self) -> Vec<f64> {
+        of_either!(&self.precise, done => done.outcome.state.theta.clone())
+    }
+
+    /// The mean of theta after burn-in, whole.
+    fn theta_mean(&self) -> Option<Vec<f64>> {
+        of_either!(&self.precise, done => done.outcome.state.averages.theta_mean())
+    }
+
     /// The text of summary.json.
     fn summary(&self) -> String {
-        let summary = of_either!(&self.precise, done => &done.outcome.summary);
-        serde_json::to_string(summary).expect("a summary is plain data")
+        of_either!(&self.precise, done => done.outcome.summary.to_json())
     }
 
     /// The summary as people read it.
     fn table(&self) -> String {
-        in_python(&of_either!(&self.precise, done => {
-            let Outcome { job, state, summary, dir, .. } = &done.outcome;
+        of_either!(&self.precise, done => {
+            let Outcome { summary, dir, .. } = &done.outcome;
             let place = dir.clone().unwrap_or_else(|| "none (Fit.save writes them)".into());
-            motes_app::show::summary(summary, &*done.model, &job.settings, state, &place)
-        }))
+            motes_app::show::summary(summary, &place, Face::Python)
+        })
     }
 
     /// Writes a run directory.

@@ -34,6 +34,10 @@ impl DataError {
     }
 }
 
+/// What the metrics of classifiers are called: the fraction of test rows that are misclassified, and the mean log
+/// pointwise predictive density.
+pub(crate) const METRICS: [&str; 2] = ["test_error", "lppd"];
+
 /// The embedded data set: Breast Cancer Wisconsin (Original), W. H. Wolberg, CC BY 4.0; see data/README.md.
 pub mod wisconsin {
     /// The name used in messages.
