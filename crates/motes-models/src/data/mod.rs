@@ -5,6 +5,7 @@ mod csv;
 mod idx;
 mod images;
 mod resize;
+pub mod rows;
 mod split;
 mod standardize;
 

@@ -224,11 +224,7 @@ class Fit(Ran):
         if classes is None:
             raise ValueError(f"the model {self._run.problem.name} predicts no classes; fit a classifier")
         features = _arrays.numbers("X", _arrays.by_name("X", X, self._run.problem.features()), 2)
-        clouds = self.particles
-        # One cloud says enough of a network; a mean field's are draws, as many as its metrics are of.
-        kept = self._run.problem.name != "bnn" or self._summary["algorithm"] == "mean-field"
-        if kept and len(self.clouds):
-            clouds = self.clouds
+        clouds = self.clouds if self._run.predicts_with() == "clouds" else self.particles
         flat = self._run.predict(features, np.ascontiguousarray(clouds, dtype=np.float64))
         probabilities = flat.reshape(len(features), len(classes))
         if not np.isfinite(probabilities).all():
