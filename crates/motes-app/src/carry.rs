@@ -165,7 +165,7 @@ fn begin<F: Real>(
     notes: &mut Vec<String>,
 ) -> Result<Begun<F>, Error> {
     let memory = |job: &Job, text: Vec<u8>| {
-        let rows = TraceRows::new(&job.settings, model.d_theta(), job.config.run.recording());
+        let rows = TraceRows::new(model, &job.settings, job.config.run.recording());
         Place::Memory(Memory { rows, text })
     };
     let start = match start {

@@ -9,6 +9,7 @@ pub mod config;
 mod error;
 pub mod generator;
 pub mod job;
+pub mod metrics;
 pub mod numbers;
 pub mod predict;
 pub mod report;

@@ -5,15 +5,14 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use motes::Pool;
-use motes::algorithms::MEAN_FIELD;
 use motes::files::csv_field;
 use motes::npz::read_npz;
+use motes::{Pool, Summary};
 use motes_models::data;
 use motes_models::registry::{self, Predictor};
 use serde_json::Value;
 
-use crate::Error;
+use crate::{Error, generator};
 
 /// Predictions for the rows of a file.
 pub struct Predictions {
@@ -25,32 +24,29 @@ pub struct Predictions {
     pub notes: Vec<String>,
 }
 
-/// How the rows of a run's kind are predicted, from its summary.
-pub fn predictor(summary: &Value) -> Option<Box<dyn Predictor>> {
-    registry::find(summary["model"].as_str()?)?.predictor(&summary["data"])
-}
-
-/// The array of posterior.npz that predictions are made with: all clouds that were kept, or the final one where that says
-/// enough. What mean-field keeps are draws from its Gaussian, and its cloud is none.
-pub fn cloud(predictor: &dyn Predictor, algorithm: &str, kept: bool) -> &'static str {
-    let last = predictor.final_cloud_is_enough() && algorithm != MEAN_FIELD.name;
-    if last || !kept { "particles" } else { "clouds" }
+/// How new rows are predicted by a model, from what its summary remembers of the data.
+pub fn predictor(model: &str, data: Option<&Value>) -> Option<Box<dyn Predictor>> {
+    registry::find(model)?.predictor(data?)
 }
 
 /// Predicts each row of a file with a finished run.
 pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
     let summary_path = dir.join("summary.json");
-    let text = std::fs::read_to_string(&summary_path).map_err(|e| {
-        format!("cannot read {}: {e}; give the directory of a finished run", summary_path.display())
-    })?;
-    let summary: Value = serde_json::from_str(&text).unwrap_or_default();
-    let predictor = predictor(&summary).ok_or_else(|| {
+    let unprepared = || {
         format!(
             "{} does not say how to prepare new rows; predict needs a finished run of a model that predicts, such as logistic or bnn",
             summary_path.display()
         )
+    };
+    if generator::is_config(&dir.join("config.toml")) {
+        return Err(unprepared().into());
+    }
+    let summary = Summary::read(dir)?.ok_or_else(|| {
+        format!("{} is not there; give the directory of a finished run", summary_path.display())
     })?;
+    let predictor = predictor(&summary.model, summary.data.as_ref()).ok_or_else(unprepared)?;
     let predictor = &*predictor;
+    let with = summary.predict_with.ok_or_else(unprepared)?;
     let clouds_path = dir.join("posterior.npz");
     let open = || File::open(&clouds_path).map(BufReader::new);
     let array = |name| {
@@ -58,11 +54,7 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
             open().map_err(|e| format!("cannot read {}: {e}; run the fit again", clouds_path.display()))?;
         read_npz(file, name).map_err(|e| format!("{} {e}; run the fit again", clouds_path.display()))
     };
-    let mut clouds = array("clouds")?;
-    let algorithm = summary["algorithm"].as_str().unwrap_or_default();
-    if cloud(predictor, algorithm, !clouds.values.is_empty()) == "particles" {
-        clouds = array("particles")?;
-    }
+    let clouds = array(with.array())?;
     if clouds.shape.get(1) != Some(&predictor.width()) || clouds.values.is_empty() {
         return Err(
             format!("{} does not belong to this run; run the fit again", clouds_path.display()).into()

@@ -2,16 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use motes_models::data::read_file_of;
 use motes_models::options::{Flag, Table};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::Error;
 
+/// Configs name columns at most, so none is anywhere near this long.
+const LONGEST: u64 = 16 << 20;
+
 /// The text of a config file.
 pub fn read(path: &Path) -> Result<String, Error> {
-    let bytes = std::fs::read(path)
-        .map_err(|e| format!("cannot read the config {}: {e}; check the path", path.display()))?;
+    let bytes = read_file_of(path, "the config", LONGEST, "give the config.toml of a run")?;
     let text = String::from_utf8(bytes)
         .map_err(|_| format!("{} is not a text file; give the config.toml of a run", path.display()))?;
     Ok(text)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use motes::files::{is_unfinished, sweep};
 use motes::{Algorithm, Ended};
 use motes_app::config::Config;
 use motes_app::job::{self, Job};
@@ -13,7 +14,7 @@ use motes_app::{Error, report};
 
 use crate::args::CompareRest;
 use crate::fit::{Run, Where, load, tell_data, warn_of};
-use crate::flags::OfModel;
+use crate::flags::{OfModel, read_config};
 use crate::progress::Interrupt;
 
 /// Runs several algorithms and compares them.
@@ -36,7 +37,7 @@ pub fn compare(args: OfModel<CompareRest>) -> Result<Ended, String> {
         Some(out) => begun(out, &names, &jobs, time.is_some())?,
         None => names.iter().map(|_| Begun::No).collect(),
     };
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::listen();
     let out = match args.out {
         Some(out) => out,
         None => job::next_default(&stem)?,
@@ -113,7 +114,7 @@ fn seconds(budget: f64) -> Result<Duration, String> {
 
 /// A job for each algorithm, all checked before any runs.
 fn jobs(flags: &Config, args: &CompareRest, time: Option<Duration>) -> Result<Vec<Job>, Error> {
-    let mut file = args.config_file.as_deref().map(Config::read).transpose()?;
+    let mut file = args.config_file.as_deref().map(read_config).transpose()?;
     if let (Some(file), true) = (&mut file, time.is_some()) {
         // They were written out for a number of steps.
         (file.run.burn_in, file.run.adjust_after, file.run.trace_every) = (None, None, None);
@@ -158,13 +159,15 @@ fn begun(out: &Path, names: &[String], jobs: &[Job], timed: bool) -> Result<Vec<
         let name = entry
             .map_err(|e| format!("cannot read {}: {e}; choose another --out", out.display()))?
             .file_name();
-        if name != "report.html" && !names.iter().any(|n| name == n.as_str()) {
+        let ours = name == "report.html" || is_unfinished(&name);
+        if !ours && !names.iter().any(|n| name == n.as_str()) {
             return Err(format!(
                 "{} is not empty and is left as it is; choose another --out",
                 out.join(name).display()
             ));
         }
     }
+    sweep(out);
     names.iter().zip(jobs).map(|(name, job)| one_begun(&out.join(name), job, timed)).collect()
 }
 

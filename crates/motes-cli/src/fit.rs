@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use motes::sentence::Face;
 use motes::{Ended, Flow, Observer, Pool, Real, StepInfo};
 use motes_app::carry::{self, Outcome, Start, Watch};
 use motes_app::config::Config;
@@ -13,7 +14,7 @@ use motes_app::{Error, show};
 use motes_models::registry::{Given, Precision, Problem};
 
 use crate::args::{FitArgs, How, ResumeArgs};
-use crate::flags::OfModel;
+use crate::flags::{OfModel, read_config};
 use crate::generator;
 use crate::progress::{Interrupt, Progress};
 
@@ -24,7 +25,7 @@ pub fn fit(args: FitArgs) -> Result<Ended, String> {
         FitArgs::Model(args) => *args,
     };
     if let Some(file) = &rest.config_file {
-        config = config.over(Config::read(file)?)?;
+        config = config.over(read_config(file)?)?;
     }
     config.make_absolute()?;
     start(config, rest.how, Where::New(rest.out))
@@ -57,7 +58,7 @@ fn start(config: Config, how: How, place: Where) -> Result<Ended, String> {
     job::before_data(&config, how.threads, None)?;
     let problem = load(&config)?;
     let job = Job::new(config, problem, None)?;
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::listen();
     Ok(Run { job, how, label: None }.carry_out(place, &interrupt)?)
 }
 
@@ -110,7 +111,7 @@ impl Run {
         match ended {
             _ if silent => {}
             Ended::Complete => {
-                let text = show::summary(&summary, &*model, settings, &state, &dir);
+                let text = show::summary(&summary, &dir, Face::Shell);
                 // The files are written: whoever has closed the pipe has seen enough.
                 let _ = std::io::stdout().write_all(text.as_bytes());
             }

@@ -2,11 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use clap::builder::{PathBufValueParser, TypedValueParser, ValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use motes::settings::unknown;
+use motes_app::Error;
 use motes_app::choices::Choices;
 use motes_app::config::{Config, belongs, owners};
 use motes_app::generator::{self, GeneratorConfig};
@@ -195,5 +197,17 @@ fn model_of(file: &Path) -> Result<String, String> {
     if generator::is_config(file) {
         return Ok(GENERATOR.into());
     }
-    Ok(Config::read(file)?.model)
+    Ok(read_config(file)?.model)
+}
+
+/// Reads a config once, although it is asked for twice: what is read from a pipe is gone.
+pub fn read_config(file: &Path) -> Result<Config, Error> {
+    static READ: Mutex<Option<(PathBuf, Config)>> = Mutex::new(None);
+    let mut read = READ.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some((_, config)) = read.as_ref().filter(|(path, _)| path == file) {
+        return Ok(config.clone());
+    }
+    let config = Config::read(file)?;
+    *read = Some((file.to_path_buf(), config.clone()));
+    Ok(config)
 }

@@ -35,6 +35,10 @@ use args::{Cli, Command};
 
 /// Does what the arguments of the process say.
 pub fn main() -> ExitCode {
+    // Before anything that takes time: a supervisor may change its mind in the first millisecond.
+    if let Err(sentence) = progress::catch_signals() {
+        return failure(&sentence);
+    }
     let args = match flags::with_model(std::env::args_os().collect()) {
         Ok(args) => args,
         Err(sentence) => return failure(&sentence),

@@ -133,7 +133,8 @@ fn a_damaged_generation_can_be_resumed_for_more_steps() {
 #[test]
 fn an_unfinished_checkpoint_is_swept_away() {
     let place = place();
-    place.write("good/checkpoint/00000000000000000085.motes.tmp", "half");
+    place.write("good/checkpoint/.00000000000000000085.motes.Ab12Cd34.motes.tmp", "half");
+    place.write("good/.summary.json.zZ09zZ09.motes.tmp", "half");
     place.bare("resume good");
     tidy(&place.path("good"));
 }

@@ -4,10 +4,12 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 use common::{Place, checkpoints, number, numbers, summary, tidy};
 use motes::npz::{Array, read_npz};
+use motes::sentence::Face;
 use serde_json::{Value, json};
 
 /// The header and the rows of a trace; an empty cell is NaN.
@@ -124,6 +126,7 @@ fn the_summary_has_every_key_and_null_where_nothing_applies() {
         "algorithm",
         "settings",
         "seed",
+        "schema",
         "theta",
         "posterior",
         "metrics",
@@ -131,10 +134,12 @@ fn the_summary_has_every_key_and_null_where_nothing_applies() {
         "time",
         "version",
     ];
+    assert_eq!(json["schema"], 2);
     assert!(keys(&json).is_superset(&documented.into()), "{:?}", keys(&json));
-    assert_eq!(keys(&json["theta"]), ["names", "last", "mean"].into());
-    assert_eq!(keys(&json["posterior"]), ["mean", "var"].into());
-    let diagnostics = ["ess", "acceptance", "shadow_acceptance", "verdict"];
+    assert_eq!(keys(&json["theta"]), ["names", "last", "mean", "mc_error"].into());
+    assert_eq!(keys(&json["posterior"]), ["names", "mean", "var"].into());
+    let diagnostics =
+        ["verdict", "advice", "ess", "acceptance", "shadow_acceptance", "drift", "suggested_step_size"];
     assert!(keys(&json["diagnostics"]).is_superset(&diagnostics.into()));
     assert_eq!(keys(&json["time"]), ["seconds", "steps_per_second"].into());
     assert_eq!(json["metrics"], Value::Null);
@@ -151,7 +156,12 @@ fn the_summary_has_every_key_and_null_where_nothing_applies() {
 
     place.quietly("fit hierarchical --steps 300 --adjust --out adjusted");
     assert!((0.0..=1.0).contains(&number(&summary(&place.path("adjusted"))["diagnostics"]["acceptance"])));
-    place.quietly("fit hierarchical --steps 5 --dim 1001 --out wide");
+    let wide = place.motes("fit hierarchical --steps 20 --dim 1001 --out wide");
+    assert!(
+        wide.ok().out.contains("posterior.npz has mean and variance of the 1,001 coordinates"),
+        "{}",
+        wide.out
+    );
     assert_eq!(summary(&place.path("wide"))["posterior"], Value::Null);
     assert_eq!(array(&place.path("wide"), "mean").shape, [1001]);
     place.quietly("fit hierarchical --steps 5 --dim 1000 --out listed");
@@ -284,6 +294,75 @@ fn the_config_has_everything_but_out_threads_and_quiet() {
         flat.extend(inside.as_table().unwrap().clone());
     }
     assert_eq!(settings, flat, "summary.json repeats the config");
+}
+
+/// The words of a line.
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(String::from).collect()
+}
+
+#[test]
+fn the_terminal_tells_what_the_summary_says() {
+    let place = Place::in_memory();
+    for (i, run) in [
+        "hierarchical --dim 5 --steps 300 --particles 6",
+        "hierarchical --dim 30 --steps 40 --algorithm em",
+        "hierarchical --dim 2 --steps 60 --algorithm marginal-mh --particles 3 --step-size 0.2",
+        "logistic --steps 200 --particles 10 --intercept",
+        "bnn --steps 20 --particles 3 --subsample 100 --algorithm mean-field",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let out = format!("run{i}");
+        let done = place.motes(&format!("fit {run} --out {out}"));
+        done.ok();
+        let read = motes::Summary::read(&place.path(&out)).unwrap().unwrap();
+        assert_eq!(done.out, motes_app::show::summary(&read, Path::new(&out), Face::Shell), "{run}");
+        // And that is what anybody else finds in the file.
+        let json = summary(&place.path(&out));
+        let number = |v: &Value, digits: usize| v.as_f64().map_or("-".into(), |v| format!("{v:.digits$}"));
+        let theta = &json["theta"];
+        for (i, name) in theta["names"].as_array().unwrap().iter().enumerate() {
+            let row = [
+                name.as_str().unwrap().to_string(),
+                number(&theta["mean"][i], 5),
+                number(&theta["mc_error"][i], 5),
+                number(&theta["last"][i], 5),
+                number(&json["diagnostics"]["ess"][i], 0),
+            ];
+            assert!(done.out.lines().any(|l| words(l) == row), "{row:?} is not in {}", done.out);
+        }
+        for (i, mean) in json["posterior"]["mean"].as_array().into_iter().flatten().take(12).enumerate() {
+            let name = json["posterior"]["names"][i].as_str().unwrap();
+            let row = format!("{name} {} ", number(mean, 5));
+            assert!(done.out.lines().any(|l| format!("{} ", words(l).join(" ")).starts_with(&row)), "{row}");
+        }
+        if json["metrics"].is_object() {
+            let lppd = number(&json["metrics"]["lppd"], 4);
+            assert!(done.out.contains(&format!("LPPD {lppd} on {} rows", json["data"]["test_rows"])));
+        }
+    }
+}
+
+#[test]
+fn coordinates_have_their_names_in_both_files() {
+    let place = Place::in_memory();
+    place.quietly("fit logistic --steps 20 --particles 4 --intercept --out a");
+    place.quietly("fit bnn --steps 3 --particles 2 --hidden 2 --subsample 50 --out b");
+    let names = |run: &str| {
+        let file = File::open(place.path(run).join("posterior.npz")).unwrap();
+        let mut bytes = Vec::new();
+        zip::ZipArchive::new(file).unwrap().by_name("x_names.npy").unwrap().read_to_end(&mut bytes).unwrap();
+        motes::npz::parse_strings(&bytes).unwrap()
+    };
+    let json = summary(&place.path("a"));
+    assert_eq!(json["posterior"]["names"], json!(names("a")));
+    let features = json["data"]["features"].as_array().unwrap();
+    assert_eq!(names("a").last().unwrap(), "intercept");
+    assert!(features.iter().zip(names("a")).all(|(f, name)| *f == name));
+    assert_eq!(summary(&place.path("b"))["posterior"], Value::Null);
+    assert_eq!((names("b").len(), names("b")[785].as_str()), (1572, "w[1,1]"));
 }
 
 #[test]

@@ -5,7 +5,8 @@ mod common;
 use std::io::Cursor;
 
 use common::{Dice, Done, Place};
-use motes::{Settings, State, checkpoint, npz};
+use motes::sentence::Face;
+use motes::{Settings, State, Summary, checkpoint, npz};
 use motes_models::{Hierarchical, data};
 use proptest::prelude::*;
 
@@ -64,11 +65,27 @@ fn decode(bytes: &[u8]) {
     }
 }
 
+fn told() -> Vec<u8> {
+    let model = Hierarchical::<f64>::new(&[1.0, 2.0, 3.0]);
+    let settings = Settings { particles: 2, steps: 40, burn_in: 4, ..Settings::default() };
+    let mut state = motes::start(&model, &settings).unwrap();
+    motes::run(&model, &settings, &mut state, None, &mut []).unwrap();
+    Summary::of(&model, &settings, serde_json::Value::Null, &state, 0.5).to_json().into_bytes()
+}
+
+/// A summary that is believed can be shown.
+fn shown(bytes: &[u8]) {
+    if let Ok(summary) = Summary::parse(bytes) {
+        motes_app::show::summary(&summary, "run".as_ref(), Face::Shell);
+    }
+}
+
 fn archive() -> Vec<u8> {
     let mut file = Cursor::new(Vec::new());
     let mut writer = npz::NpzWriter::new(&mut file);
     writer.array("a", &[2, 3], &[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
     writer.array("b", &[4], &[1.0f32; 4]).unwrap();
+    writer.strings("c", &["x[0]".into(), "größe".into()]).unwrap();
     writer.finish().unwrap();
     file.into_inner()
 }
@@ -80,6 +97,7 @@ proptest! {
     fn any_bytes_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         csv(&bytes);
         decode(&bytes);
+        shown(&bytes);
         for name in ["a", "", "../a"] {
             let _ = npz::read_npz(Cursor::new(&bytes), name);
         }
@@ -96,6 +114,14 @@ proptest! {
         for name in ["a", "b"] {
             let _ = npz::read_npz(Cursor::new(&bytes), name);
         }
+    }
+
+    #[test]
+    fn almost_valid_summaries_are_refused_or_shown(seed in any::<u64>()) {
+        let pieces: [&[u8]; 9] =
+            [b"null", b"[]", b"{}", b"-1", b"1e999", b"\"\"", b"18446744073709551615", b"1,", b"}"];
+        static TOLD: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+        shown(&mutate(TOLD.get_or_init(told).clone(), &mut Dice(seed), &pieces));
     }
 
     /// The checksum is put right again, so that the header itself is what must hold.

@@ -89,9 +89,9 @@ fn handmade(place: &Place, name: &str, steps: u64, theta: &[String], summary: Op
 fn handmade_summary(steps: u64, theta: &[String]) -> Value {
     let ones = vec![1.0; theta.len()];
     json!({
-        "model": "logistic", "algorithm": "pgd", "settings": {}, "seed": 0, "steps": steps,
-        "theta": { "names": theta, "last": ones, "mean": ones }, "posterior": null, "metrics": null, "data": null,
-        "diagnostics": { "ess": ones, "acceptance": null, "shadow_acceptance": 0.9, "verdict": "ok", "advice": null },
+        "schema": 2, "model": "logistic", "algorithm": "pgd", "settings": {}, "seed": 0, "steps": steps,
+        "particles": 5, "d_theta": theta.len(), "d_x": 3, "theta": { "names": theta, "last": ones, "mean": ones },
+        "diagnostics": { "ess": ones, "shadow_acceptance": 0.9, "verdict": "ok" },
         "time": { "seconds": 0.5, "steps_per_second": 2.0 * steps as f64 }, "version": "0.1.0"
     })
 }
@@ -110,10 +110,13 @@ fn true_to_summary(run: &Value, summary: &Value, html: &str) {
         assert!(same(&theta["last"], &summary["theta"]["last"][i]));
         assert!(same(&theta["mean"], &summary["theta"]["mean"][i]));
         assert!(same(&theta["ess"], &summary["diagnostics"]["ess"][i]));
+        assert!(same(&theta["error"], &summary["theta"]["mc_error"][i]));
+        assert!(same(&theta["drift"], &summary["diagnostics"]["drift"][i]));
+        if let Some(drift) = theta["drift"].as_f64() {
+            assert!(html.contains(&format!("<data value=\"{drift:?}\"")), "{drift:?}");
+        }
     }
-    for key in ["test_error", "lppd"] {
-        assert!(same(&run["metrics"][key], &summary["metrics"][key]), "{key}");
-    }
+    assert_eq!(run["metrics"], summary["metrics"]);
     for key in ["acceptance", "shadow_acceptance", "verdict"] {
         assert!(same(&run["diagnostics"][key], &summary["diagnostics"][key]), "{key}");
     }
@@ -127,8 +130,8 @@ fn true_to_summary(run: &Value, summary: &Value, html: &str) {
         let pairs: Vec<(&Value, &Value)> =
             listed.iter().zip(summary["posterior"]["var"].as_array().unwrap()).collect();
         for row in rows {
-            let found = pairs.iter().any(|(m, v)| same(m, &row["mean"]) && same(v, &row["var"]));
-            assert!(found, "{row}");
+            let at = pairs.iter().position(|(m, v)| same(m, &row["mean"]) && same(v, &row["var"]));
+            assert_eq!(row["name"], summary["posterior"]["names"][at.expect("a row of the summary")]);
         }
     }
 }
@@ -203,6 +206,42 @@ fn predictions_are_reported_with_their_trace() {
     let html = place.text("b/report.html");
     self_contained(&html);
     assert!(blob(&html)["runs"][0]["metrics"].is_null() && !markup(&html).contains("LPPD"));
+}
+
+#[test]
+fn metrics_of_any_name_are_shown() {
+    let place = Place::in_memory();
+    let one = vec!["lppd".to_string()];
+    let mut told = handmade_summary(40, &one);
+    told["metrics"] = json!({ "mean_deviance": 12.3456789, "<rmse>": -0.5, "none": null });
+    for name in ["a", "b"] {
+        handmade(&place, name, 40, &one, Some(told.clone()));
+        let trace = place.text(&format!("{name}/trace.csv"));
+        let mut lines = trace.lines();
+        let mut wider = format!("{},acceptance,mean_deviance,<rmse>\n", lines.next().unwrap());
+        lines.for_each(|line| wider.push_str(&format!("{line},0.5,1.25,\n")));
+        place.write(&format!("{name}/trace.csv"), wider);
+    }
+    place.motes("report a").ok();
+    let html = place.text("a/report.html");
+    self_contained(&html);
+    let run = &blob(&html)["runs"][0];
+    assert_eq!(run["metrics"], told["metrics"]);
+    assert_eq!(
+        run["theta"][0]["name"], "lppd",
+        "a component may be called so where the summary tells it apart"
+    );
+    assert_eq!(run["scalars"]["mean_deviance"]["v"][0], 1.25);
+    assert!(html.contains("data-name=\"mean_deviance\" data-label=\"mean deviance\""));
+    assert!(
+        html.contains("<h2>Mean deviance along the run</h2>") && html.contains("data-name=\"acceptance\"")
+    );
+    assert!(html.contains("<dt>&lt;rmse&gt;</dt>") && html.contains("<data value=\"12.3456789\""));
+    place.motes("report a b").ok();
+    let html = place.text("report.html");
+    self_contained(&html);
+    assert!(html.contains("<th scope=\"col\">mean deviance</th><th scope=\"col\">&lt;rmse&gt;</th>"));
+    assert!(html.contains("data-chart=\"overlay\" data-name=\"mean_deviance\""));
 }
 
 #[test]
@@ -418,7 +457,9 @@ fn bad_input_ends_in_one_sentence() {
     };
     damage("a/config.toml", b"version = ", &["a/config.toml cannot be understood", ";"]);
     damage("a/config.toml", b"\xff\xfe", &["a/config.toml cannot be understood", ";"]);
-    damage("a/summary.json", b"{\"model\":", &["a/summary.json cannot be understood", "`motes resume a`"]);
+    damage("a/summary.json", b"{\"model\":", &["a/summary.json cannot be understood", "`motes resume`"]);
+    let short = summary(&place.path("a")).to_string().replace("\"names\":[\"theta\"]", "\"names\":[]");
+    damage("a/summary.json", short.as_bytes(), &["theta.names has 0 entries", "`motes resume`"]);
     damage("a/trace.csv", b"", &["a/trace.csv", ";"]);
     damage("a/trace.csv", b"x,y\n1,2\n", &["a/trace.csv", "column k"]);
     damage("a/posterior.npz", b"PK", &["a/posterior.npz is not an npz archive", "`motes resume a`"]);

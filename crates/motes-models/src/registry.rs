@@ -117,9 +117,6 @@ pub struct Placed {
 
 /// How new rows are predicted.
 pub trait Predictor: Send + Sync {
-    /// Whether the final cloud says enough; else all clouds that were kept are used.
-    fn final_cloud_is_enough(&self) -> bool;
-
     /// The coordinates of a particle.
     fn width(&self) -> usize;
 
@@ -223,6 +220,5 @@ impl From<&str> for Error {
 
 /// Reads a data file whole.
 pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    let cannot = |e| format!("cannot read the data {}: {e}; check the path", path.display()).into();
-    std::fs::read(path).map_err(cannot)
+    Ok(crate::data::read_file(path, "the data")?)
 }

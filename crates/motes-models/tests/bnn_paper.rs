@@ -6,6 +6,7 @@ use common::on;
 use common::z_scores::{average, standard_error};
 use motes::algorithms::{Algorithm, PGD, PMGD, PQN, SOUL};
 use motes::settings::{InitParticles, Preconditioner};
+use motes::summary::Metrics;
 use motes::{Model, Settings};
 use motes_models::data::{ImageTask, TaskOptions};
 use motes_models::{Bnn, Products};
@@ -48,7 +49,7 @@ fn outcome(algorithm: &'static Algorithm, n: usize, split_seed: u32) -> Outcome 
         let predictive = model.predictive().unwrap();
         let mut memory = vec![0.0; predictive.state_len()];
         predictive.accumulate(state.cloud.as_slice(), &mut memory);
-        let metrics = predictive.metrics(&memory);
+        let metrics = Metrics::of(predictive, &memory);
         let (d, inputs) = (model.d_x(), task.inputs);
         let varies = |i: usize| i < 40 * inputs && task.std[i % inputs] != 1.0;
         let variance = |i: usize| {
@@ -59,8 +60,8 @@ fn outcome(algorithm: &'static Algorithm, n: usize, split_seed: u32) -> Outcome 
         };
         let variances: Vec<f64> = (0..d).filter(|i| n > 1 && varies(*i)).map(variance).collect();
         Outcome {
-            error: 100.0 * metrics.test_error,
-            lppd: metrics.lppd,
+            error: 100.0 * metrics.get("test_error").unwrap(),
+            lppd: metrics.get("lppd").unwrap(),
             theta: [state.theta[0], state.theta[1]],
             width: average(&variances),
         }

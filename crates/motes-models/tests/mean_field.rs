@@ -53,8 +53,8 @@ fn three_steps_by_hand() {
     let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
     close(state.theta[0], theta);
     for j in 0..d {
-        close(state.variational[j], mu[j]);
-        close(state.variational[d + j], s[j]);
+        close(state.remembered("variational")[j], mu[j]);
+        close(state.remembered("variational")[d + j], s[j]);
     }
 }
 

@@ -20,7 +20,7 @@ mod _core {
     #[pymodule_export]
     use super::problem::{Problem, check, model_of, models};
     #[pymodule_export]
-    use super::run::{Run, fit, load};
+    use super::run::{Run, fit, load, trace_columns};
     #[pymodule_export]
     use super::watch::clock;
     #[pymodule_export]

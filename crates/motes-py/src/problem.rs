@@ -17,6 +17,7 @@ use pyo3::prelude::*;
 
 use crate::callables::{Callables, PyReal, Trouble, Written};
 use crate::errors::{exception, failure, in_python, value_error};
+use crate::watch::unless_interrupted;
 
 /// What a model is made of.
 #[derive(Clone)]
@@ -129,7 +130,9 @@ impl Problem {
 
     fn loaded(py: Python<'_>, model: &str, options: Table, given: Given) -> PyResult<Self> {
         let entry = job::entry_of(model).map_err(failure)?;
-        let problem = py.detach(|| entry.load(options, given)).map_err(|e| failure(e.into()))?;
+        // On a thread of its own: the data may be a pipe that nobody writes to.
+        let loaded = unless_interrupted(py, move || entry.load(options, given))?;
+        let problem = loaded.map_err(|e| failure(e.into()))?;
         Ok(Problem::of(Kind::Builtin(problem)))
     }
 }
@@ -145,7 +148,7 @@ impl Kind {
     /// How new rows are predicted, if they can be.
     pub fn predictor(&self) -> Option<Box<dyn Predictor>> {
         let Kind::Builtin(problem) = self else { return None };
-        predict::predictor(&serde_json::json!({ "model": problem.name(), "data": problem.remember()? }))
+        predict::predictor(problem.name(), problem.remember().as_ref())
     }
 
     /// The problem of one run; what its callables raise is kept aside in `trouble`.

@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use motes::algorithms::MEAN_FIELD;
 use motes::checkpoint::Generations;
 use motes::record::{posterior_npz, trace_header};
+use motes::sentence::Face;
 use motes::{Ended, Model, Pool, State};
 use motes_app::Error;
 use motes_app::carry::{self, Outcome, Start};
 use motes_app::config::Config;
 use motes_app::job::{self, Job, Precise, fewer_steps};
-use motes_app::predict;
 use motes_models::registry::{self, Given, Precision};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -127,6 +126,13 @@ pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>) -> PyResult
     Ok(Run { kind, precise, interrupted: false, trouble })
 }
 
+/// The columns that a trace may have besides those of theta, as far as they have well-known names.
+#[pyfunction]
+pub fn trace_columns() -> Vec<&'static str> {
+    let own = motes::columns::all::<f64>().into_iter().map(|c| c.name);
+    std::iter::once("k").chain(own).chain(motes_app::metrics::known()).collect()
+}
+
 #[pymethods]
 impl Run {
     /// Steps made so far.
@@ -198,19 +204,28 @@ impl Run {
         Ok(PyBytes::new(py, &bytes.map_err(value_error)?))
     }
 
+    /// The last theta, whole: summary.json lists no more than the first components.
+    fn theta(&self) -> Vec<f64> {
+        of_either!(&self.precise, done => done.outcome.state.theta.clone())
+    }
+
+    /// The mean of theta after burn-in, whole.
+    fn theta_mean(&self) -> Option<Vec<f64>> {
+        of_either!(&self.precise, done => done.outcome.state.averages.theta_mean())
+    }
+
     /// The text of summary.json.
     fn summary(&self) -> String {
-        let summary = of_either!(&self.precise, done => &done.outcome.summary);
-        serde_json::to_string(summary).expect("a summary is plain data")
+        of_either!(&self.precise, done => done.outcome.summary.to_json())
     }
 
     /// The summary as people read it.
     fn table(&self) -> String {
-        in_python(&of_either!(&self.precise, done => {
-            let Outcome { job, state, summary, dir, .. } = &done.outcome;
+        of_either!(&self.precise, done => {
+            let Outcome { summary, dir, .. } = &done.outcome;
             let place = dir.clone().unwrap_or_else(|| "none (Fit.save writes them)".into());
-            motes_app::show::summary(summary, &*done.model, &job.settings, state, &place)
-        }))
+            motes_app::show::summary(summary, &place, Face::Python)
+        })
     }
 
     /// Writes a run directory.
@@ -242,14 +257,6 @@ impl Run {
             };
             carry_out(py, kind, job, done.model.clone(), start, how, trouble)
         })
-    }
-
-    /// Which array of posterior.npz predictions are made with.
-    fn predicts_with(&self) -> &'static str {
-        let kept = of_either!(&self.precise, done => done.outcome.state.kept.rows() > 0);
-        let algorithm = of_either!(&self.precise, done => done.outcome.job.settings.algorithm);
-        let kept = kept || *algorithm == MEAN_FIELD;
-        self.kind.predictor().map_or("particles", |p| predict::cloud(&*p, algorithm.name, kept))
     }
 
     /// The probability of each class for each row, from particles as posterior.npz has them; classes vary fastest.

@@ -66,6 +66,27 @@ def test_test_metrics_are_told():
     assert motes.fit(motes.Hierarchical([1.0]), steps=5, particles=2, **QUIET).metrics is None
 
 
+def test_files_tell_what_a_fit_tells(tmp_path):
+    fit = motes.fit(motes.LogisticRegression.wisconsin(), particles=10, steps=200, out=tmp_path / "run", **QUIET)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    with np.load(tmp_path / "run" / "posterior.npz") as arrays:
+        names = arrays["x_names"]
+    assert names.dtype.kind == "U" and names.tolist() == fit.x_names == summary["posterior"]["names"]
+    assert fit.x_names == fit.model.x_names
+    assert fit.theta_mc_error.tolist() == summary["theta"]["mc_error"] and fit.theta_mc_error[0] > 0
+    assert f"{fit.theta_mc_error[0]:.5f}" in fit.summary()
+    assert fit.diagnostics["drift"] == summary["diagnostics"]["drift"]
+    assert fit.metrics == summary["metrics"] and list(fit.metrics) == ["test_error", "lppd"]
+    assert summary["schema"] == 2 and summary["predict_with"] == "clouds"
+    # A network predicts with its last cloud, unless draws stand for it.
+    X = np.random.default_rng(2).normal(size=(40, 2))
+    network = motes.BayesianNeuralNetwork(X, np.where(X[:, 0] > 0, "a", "b"), hidden=3)
+    for algorithm, array in [("pgd", "particles"), ("mean-field", "clouds")]:
+        motes.fit(network, algorithm=algorithm, particles=4, steps=10, out=tmp_path / algorithm, **QUIET)
+        told = json.loads((tmp_path / algorithm / "summary.json").read_text())
+        assert told["predict_with"] == array
+
+
 def test_replicates_give_r_hat():
     model = motes.Hierarchical.generate(dim=20)
     fits = motes.fit(model, particles=20, steps=3000, seed=4, replicates=4, **QUIET)

@@ -1,26 +1,38 @@
 //! Checkpoints: the whole state in one checksummed file, two generations of it, never half of one.
 //!
-//! Layout: magic, header length (u64), JSON header, arrays in a fixed order (little-endian), CRC-32 of all before it.
+//! The layout is that of safetensors, so that NumPy, PyTorch and others can read it: named arrays, and what else there is to
+//! know as metadata. The last array is the CRC-32 of all bytes before it. It is written without a copy of the state, which
+//! the crate's own writer would make.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde::{Deserialize, Serialize};
 
-use crate::files::{Durable, write_atomically};
+use crate::files::{Durable, sweep, write_atomically};
+use crate::state::{Array, Values, ValuesMut};
 use crate::{Acceptance, Error, Real, State, Ticker, instruction_set};
 
-const MAGIC: &[u8; 8] = b"MOTESCP1";
-/// A header holds a few numbers and the sizes of at most `MAX_PARTICLES` kept clouds.
-const MAX_HEADER: u64 = 4 << 20;
+/// The number of the arithmetic: runs of one number give the same bits, so that a checkpoint of another cannot go on here.
+pub const ARITHMETIC: u32 = 1;
+/// The key of the metadata under which Motes keeps its own.
+const KEY: &str = "motes";
+/// The name of the array that holds the checksum.
+const CHECKSUM: &str = "crc32";
+/// A header holds a few numbers and some twenty names.
+const MAX_HEADER: u64 = 1 << 20;
 
 /// What stands in a checkpoint besides the state's arrays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// The version of Motes that wrote it.
     pub version: String,
+    /// The number of its arithmetic.
+    pub arithmetic: u32,
     /// The instruction set its kernels ran on: another one may round differently.
     pub instruction_set: String,
     /// The length of trace.csv at this step.
@@ -31,16 +43,13 @@ pub struct Header {
     pub settings: u32,
     precision: String,
     k: u64,
-    d: usize,
     steps_averaged: u64,
     particles_averaged: u64,
     batch_length: u64,
     batch_filled: u64,
     batch_count: u64,
     kept_every: u64,
-    kept_sizes: Vec<(u64, usize)>,
     acceptance: Acceptance,
-    lengths: [usize; 12],
 }
 
 impl Header {
@@ -48,95 +57,74 @@ impl Header {
     pub fn of<F: Real>(state: &State<F>, settings: u32, trace_bytes: u64, seconds: f64) -> Self {
         Header {
             version: env!("CARGO_PKG_VERSION").into(),
+            arithmetic: ARITHMETIC,
             instruction_set: instruction_set().into(),
             trace_bytes,
             seconds,
             settings,
             precision: F::NAME.into(),
             k: state.k,
-            d: state.cloud.d(),
             steps_averaged: state.averages.steps,
             particles_averaged: state.averages.particles,
             batch_length: state.batches.length,
             batch_filled: state.batches.filled,
             batch_count: state.batches.count,
             kept_every: state.kept.every,
-            kept_sizes: state.kept.sizes.clone(),
             acceptance: state.acceptance.clone(),
-            lengths: arrays(state).map(|a| a.len()),
         }
-    }
-
-    /// Whether the arrays that follow have the state's shape. The cloud may have grown, batch means and kept clouds
-    /// fill up: these lengths vary, within what was planned.
-    fn fits<F: Real>(&self, state: &State<F>) -> bool {
-        let kept = self.kept_sizes.iter().try_fold(0usize, |sum, (_, n)| sum.checked_add(*n));
-        let expected = arrays(state).map(|a| a.len());
-        self.precision == F::NAME
-            && self.d == state.cloud.d()
-            && self.d > 0
-            && self.lengths.iter().zip(expected).enumerate().all(|(i, (&have, want))| match i {
-                1 => have.is_multiple_of(self.d) && have <= state.cloud.room(),
-                7 => have <= state.batches.room(),
-                9 => kept.and_then(|n| n.checked_mul(self.d)) == Some(have) && have <= state.kept.room(),
-                _ => have == want,
-            })
     }
 }
 
-/// A slice of either kind of number.
-enum Slice<'a, F> {
-    Double(&'a [f64]),
-    Particle(&'a [F]),
-}
-
-impl<F: Real> Slice<'_, F> {
-    fn len(&self) -> usize {
-        match self {
-            Slice::Double(s) => s.len(),
-            Slice::Particle(s) => s.len(),
-        }
-    }
-
+impl<F: Real> Values<'_, F> {
     fn bytes(&self) -> &[u8] {
         match self {
-            Slice::Double(s) => bytemuck::cast_slice(s),
-            Slice::Particle(s) => bytemuck::cast_slice(s),
+            Values::Double(s) => bytemuck::cast_slice(s),
+            Values::Particle(s) => bytemuck::cast_slice(s),
+            Values::Pairs(s) => bytemuck::cast_slice(s),
         }
+    }
+
+    fn info(&self, start: usize) -> TensorInfo {
+        let (dtype, shape) = match self {
+            Values::Double(s) => (Dtype::F64, vec![s.len()]),
+            Values::Particle(s) => (particle_type::<F>(), vec![s.len()]),
+            Values::Pairs(s) => (Dtype::U64, vec![s.len(), 2]),
+        };
+        TensorInfo { dtype, shape, data_offsets: (start, start + self.bytes().len()) }
     }
 }
 
-/// All arrays of a state, in the order of the file.
-fn arrays<F: Real>(s: &State<F>) -> [Slice<'_, F>; 12] {
-    [
-        Slice::Double(&s.theta),
-        Slice::Particle(s.cloud.as_slice()),
-        Slice::Double(&s.memory),
-        Slice::Double(&s.averages.theta),
-        Slice::Double(&s.averages.x),
-        Slice::Double(&s.averages.x2),
-        Slice::Double(&s.batches.current),
-        Slice::Double(&s.batches.means),
-        Slice::Double(&s.batches.spread),
-        Slice::Particle(&s.kept.data),
-        Slice::Double(&s.variational),
-        Slice::Double(&s.predictive),
-    ]
+fn particle_type<F: Real>() -> Dtype {
+    if size_of::<F>() == 4 { Dtype::F32 } else { Dtype::F64 }
 }
 
 /// Writes a checkpoint to any writer.
 pub fn encode<F: Real>(state: &State<F>, header: &Header, out: &mut impl Write) -> std::io::Result<()> {
+    let arrays = state.arrays();
+    let mut end = 0;
+    let mut tensors: Vec<(String, TensorInfo)> = Vec::with_capacity(arrays.len() + 1);
+    for array in &arrays {
+        let info = array.values.info(end);
+        end = info.data_offsets.1;
+        tensors.push((array.name.to_string(), info));
+    }
+    let checksum = TensorInfo { dtype: Dtype::U32, shape: vec![1], data_offsets: (end, end + 4) };
+    tensors.push((CHECKSUM.to_string(), checksum));
+    // One key alone: the order of several would change from run to run.
+    let own = HashMap::from([(KEY.to_string(), serde_json::to_string(header)?)]);
+    let metadata = Metadata::new(Some(own), tensors).map_err(std::io::Error::other)?;
+    let mut json = serde_json::to_vec(&metadata)?;
+    json.resize(json.len().next_multiple_of(8), b' ');
+
     let mut checksum = crc32fast::Hasher::new();
     let mut put = |bytes: &[u8]| {
         checksum.update(bytes);
         out.write_all(bytes)
     };
-    let json = serde_json::to_vec(header)?;
-    put(MAGIC)?;
     put(&(json.len() as u64).to_le_bytes())?;
     put(&json)?;
-    for array in arrays(state) {
-        put(array.bytes())?;
+    for array in &arrays {
+        put(array.values.bytes())?;
     }
     let checksum = checksum.finalize();
     out.write_all(&checksum.to_le_bytes())
@@ -155,8 +143,9 @@ impl<R: Read> Checked<R> {
         Ok(())
     }
 
-    fn array<T: bytemuck::Pod>(&mut self, mut values: Vec<T>, len: usize) -> Result<Vec<T>, String> {
-        values.clear();
+    /// So many values, in a vector with room for more.
+    fn array<T: bytemuck::Pod>(&mut self, len: usize, room: usize) -> Result<Vec<T>, String> {
+        let mut values = Vec::with_capacity(room.max(len));
         values.resize(len, T::zeroed());
         self.fill(bytemuck::cast_slice_mut(&mut values))?;
         Ok(values)
@@ -172,56 +161,107 @@ impl<R: Read> Checked<R> {
     }
 }
 
+/// An array that was read and waits for the checksum to be seen.
+enum Loaded<F> {
+    Double(Vec<f64>),
+    Particle(Vec<F>),
+    Pairs(Vec<[u64; 2]>),
+}
+
+/// How many values an array of the file has, if it can be this array of the state.
+fn fitting_len<F: Real>(array: &Array<ValuesMut<'_, F>>, info: &TensorInfo) -> Option<usize> {
+    let (dtype, len, columns) = match &array.values {
+        ValuesMut::Double(v) => (Dtype::F64, v.len(), 1),
+        ValuesMut::Particle(v) => (particle_type::<F>(), v.len(), 1),
+        ValuesMut::Pairs(v) => (Dtype::U64, v.len(), 2),
+    };
+    let have = match info.shape[..] {
+        [len] if columns == 1 => len,
+        [len, 2] if columns == 2 => len,
+        _ => return None,
+    };
+    let fits = match array.grows {
+        None => have == len,
+        Some((room, row)) => have <= room && (row > 0 || have == 0) && have.is_multiple_of(row.max(1)),
+    };
+    (info.dtype == dtype && fits).then_some(have)
+}
+
 /// Reads a checkpoint into `state`, whose shape (made by [`State::initial`]) it must fit. On failure the state is
 /// unchanged, and the error's text completes a sentence that begins with the file's name.
 pub fn decode<F: Real>(input: impl Read, state: &mut State<F>) -> Result<Header, String> {
     let mut input = Checked { input, checksum: crc32fast::Hasher::new() };
-    let mut start = [0; 16];
-    input.fill(&mut start)?;
-    if &start[..8] != MAGIC {
+    let mut length = [0; 8];
+    input.fill(&mut length)?;
+    let length = u64::from_le_bytes(length);
+    if length > MAX_HEADER {
         return Err("is not a checkpoint of this version of Motes".into());
     }
-    let length = u64::from_le_bytes(start[8..].try_into().expect("8 bytes"));
-    if length > MAX_HEADER {
-        return Err("has a damaged header".into());
+    let json: Vec<u8> = input.array(length as usize, 0)?;
+    let metadata: Metadata = serde_json::from_slice(&json).map_err(|_| "has a damaged header")?;
+    let own = metadata.metadata().as_ref().and_then(|m| m.get(KEY)).ok_or("has a damaged header")?;
+    let header: Header = serde_json::from_str(own).map_err(|_| "has a damaged header")?;
+    if header.arithmetic != ARITHMETIC {
+        return Err(format!(
+            "was computed by Motes {} with arithmetic number {}, and this Motes computes with number {ARITHMETIC}",
+            header.version, header.arithmetic
+        ));
     }
-    let json = input.array(Vec::new(), length as usize)?;
-    let header: Header = serde_json::from_slice(&json).map_err(|_| "has a damaged header")?;
-    if !header.fits(state) {
-        return Err("does not fit this run's settings".into());
+    let other = "does not fit this run's settings";
+    let mut arrays = state.arrays_mut();
+    if header.precision != F::NAME || metadata.tensors().len() != arrays.len() + 1 {
+        return Err(other.into());
     }
-    let l = header.lengths;
-    let theta = input.array(Vec::new(), l[0])?;
-    let cloud = input.array(Vec::with_capacity(state.cloud.room()), l[1])?;
-    let memory = input.array(Vec::new(), l[2])?;
-    let mean_theta = input.array(Vec::new(), l[3])?;
-    let (x, x2) = (input.array(Vec::new(), l[4])?, input.array(Vec::new(), l[5])?);
-    let current = input.array(Vec::new(), l[6])?;
-    let means = input.array(Vec::with_capacity(state.batches.room()), l[7])?;
-    let spread = input.array(Vec::new(), l[8])?;
-    let kept = input.array(Vec::with_capacity(state.kept.room()), l[9])?;
-    let (variational, predictive) = (input.array(Vec::new(), l[10])?, input.array(Vec::new(), l[11])?);
+    let (mut loaded, mut end) = (Vec::with_capacity(arrays.len()), 0);
+    for array in &arrays {
+        // In the order of the file, which the list of names does not tell where arrays are empty.
+        let info = metadata.info(array.name).filter(|info| info.data_offsets.0 == end).ok_or(other)?;
+        let len = fitting_len(array, info).ok_or(other)?;
+        end = info.data_offsets.1;
+        let room = array.grows.map_or(0, |(room, _)| room);
+        loaded.push(match &array.values {
+            ValuesMut::Double(_) => Loaded::Double(input.array(len, room)?),
+            ValuesMut::Particle(_) => Loaded::Particle(input.array(len, room)?),
+            ValuesMut::Pairs(_) => Loaded::Pairs(input.array(len, room)?),
+        });
+    }
     if !input.ends_well() {
         return Err("fails its checksum".into());
     }
+    if !kept_clouds_add_up(&arrays, &loaded) {
+        return Err(other.into());
+    }
 
+    for (array, loaded) in arrays.iter_mut().zip(loaded) {
+        match (&mut array.values, loaded) {
+            (ValuesMut::Double(to), Loaded::Double(from)) => **to = from,
+            (ValuesMut::Particle(to), Loaded::Particle(from)) => **to = from,
+            (ValuesMut::Pairs(to), Loaded::Pairs(from)) => **to = from,
+            _ => unreachable!("made from the same list"),
+        }
+    }
     state.k = header.k;
-    state.theta = theta;
-    state.cloud.replace(cloud);
-    (state.memory, state.variational, state.predictive) = (memory, variational, predictive);
     state.averages.steps = header.steps_averaged;
     state.averages.particles = header.particles_averaged;
-    (state.averages.theta, state.averages.x, state.averages.x2) = (mean_theta, x, x2);
     state.batches.length = header.batch_length;
     state.batches.filled = header.batch_filled;
     state.batches.count = header.batch_count;
-    (state.batches.current, state.batches.means, state.batches.spread) = (current, means, spread);
     state.kept.every = header.kept_every;
-    state.kept.sizes.clear();
-    state.kept.sizes.extend(&header.kept_sizes);
-    state.kept.data = kept;
     state.acceptance = header.acceptance.clone();
     Ok(header)
+}
+
+/// Whether the clouds that are kept have as many particles as their sizes say.
+fn kept_clouds_add_up<F: Real>(arrays: &[Array<ValuesMut<'_, F>>], loaded: &[Loaded<F>]) -> bool {
+    let find = |name: &str| arrays.iter().position(|a| a.name == name).map(|i| (&arrays[i], &loaded[i]));
+    let (Some((_, Loaded::Pairs(sizes))), Some((clouds, Loaded::Particle(data)))) =
+        (find("kept.sizes"), find("kept.clouds"))
+    else {
+        return false;
+    };
+    let particles = sizes.iter().try_fold(0u64, |sum, [_, n]| sum.checked_add(*n));
+    let d = clouds.grows.map_or(0, |(_, row)| row) as u64;
+    particles.and_then(|n| n.checked_mul(d)) == Some(data.len() as u64)
 }
 
 /// The checkpoints of a run: files named by step, the newest two of them.
@@ -233,7 +273,7 @@ pub struct Generations {
 impl Generations {
     /// The checkpoints in `dir`, which is made when the first is written.
     pub fn new(dir: PathBuf) -> Self {
-        Generations { dir, extension: "motes" }
+        Generations { dir, extension: "safetensors" }
     }
 
     /// The same for files with another extension.
@@ -285,22 +325,15 @@ impl Generations {
     pub fn forget_after(&self, k: u64) -> Result<(), Error> {
         let newest = self.file_of(k);
         let newer = self.list()?.into_iter().filter(|p| *p > newest);
-        for path in newer.chain(self.files("tmp")?) {
+        for path in newer {
             fs::remove_file(&path).map_err(Error::write(&path))?;
         }
+        sweep(&self.dir);
         Ok(())
     }
 
     /// The generations there are, newest first.
     pub fn list(&self) -> Result<Vec<PathBuf>, Error> {
-        self.files(self.extension)
-    }
-
-    fn file_of(&self, k: u64) -> PathBuf {
-        self.dir.join(format!("{k:020}.{}", self.extension))
-    }
-
-    fn files(&self, extension: &str) -> Result<Vec<PathBuf>, Error> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -308,10 +341,14 @@ impl Generations {
         };
         let mut paths: Vec<PathBuf> = entries
             .filter_map(|e| Some(e.ok()?.path()))
-            .filter(|p| p.extension().is_some_and(|e| e == extension))
+            .filter(|p| p.extension().is_some_and(|e| e == self.extension))
             .collect();
         paths.sort_unstable_by(|a, b| b.cmp(a));
         Ok(paths)
+    }
+
+    fn file_of(&self, k: u64) -> PathBuf {
+        self.dir.join(format!("{k:020}.{}", self.extension))
     }
 }
 
@@ -345,10 +382,24 @@ impl Due {
 
 /// Whether a file is as it was written: its last four bytes are the checksum of all the others.
 fn is_whole(path: &Path) -> Result<bool, Error> {
-    let bytes = fs::read(path).map_err(Error::read(path))?;
-    Ok(bytes.split_last_chunk().is_some_and(|(body, stored)| {
-        body.starts_with(&MAGIC[..7]) && crc32fast::hash(body).to_le_bytes() == *stored
-    }))
+    let file = File::open(path).map_err(Error::read(path))?;
+    let length = file.metadata().map_err(Error::read(path))?.len();
+    let mut file = BufReader::with_capacity(1 << 16, file);
+    let (mut checksum, mut chunk) = (crc32fast::Hasher::new(), [0; 1 << 13]);
+    let mut left = length.saturating_sub(4);
+    let mut read = |into: &mut [u8]| file.read_exact(into).map_err(Error::read(path));
+    while left > 0 {
+        let part = left.min(chunk.len() as u64) as usize;
+        read(&mut chunk[..part])?;
+        checksum.update(&chunk[..part]);
+        left -= part as u64;
+    }
+    let mut stored = [0; 4];
+    if length < 12 {
+        return Ok(false);
+    }
+    read(&mut stored)?;
+    Ok(checksum.finalize().to_le_bytes() == stored)
 }
 
 /// A short digest of a text, to tell whether a checkpoint belongs to it.

@@ -19,7 +19,7 @@ pub struct KeptClouds<F> {
     /// Clouds are kept at steps divisible by this; 0 keeps none.
     pub every: u64,
     /// The step and the number of particles of each kept cloud.
-    pub sizes: Vec<(u64, usize)>,
+    pub sizes: Vec<[u64; 2]>,
     /// Their particles.
     pub data: Vec<F>,
     d: usize,
@@ -65,7 +65,7 @@ impl<F: Real> KeptClouds<F> {
         }
         while k.is_multiple_of(self.every) {
             if self.rows() + cloud.n() <= self.capacity {
-                self.sizes.push((k, cloud.n()));
+                self.sizes.push([k, cloud.n() as u64]);
                 // Memory that is touched for the first time is slow: all threads share the work.
                 let x = cloud.as_slice();
                 if size_of_val(x) < SHARED_COPY {
@@ -83,8 +83,8 @@ impl<F: Real> KeptClouds<F> {
     fn thin(&mut self) {
         let (mut from, mut to) = (0, 0);
         let (every, d, data) = (self.every, self.d, &mut self.data);
-        self.sizes.retain(|(k, n)| {
-            let (start, len) = (from, n * d);
+        self.sizes.retain(|[k, n]| {
+            let (start, len) = (from, *n as usize * d);
             from += len;
             let keep = k.is_multiple_of(every);
             if keep {

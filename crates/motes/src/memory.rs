@@ -1,9 +1,13 @@
 //! How much memory a run will need, told before anything is allocated.
 
-use crate::kept::{MAX_BYTES, MAX_PARTICLES};
+mod limits;
+
+pub use limits::available;
+
 use crate::moves::Move;
 use crate::rules::Rule;
 use crate::settings::Settings;
+use crate::state::{Per, planned};
 
 /// The sizes that a plan depends on.
 #[derive(Clone, Copy, Debug)]
@@ -29,26 +33,21 @@ pub fn check(shape: Shape, settings: &Settings) -> Result<(), String> {
 fn check_against(shape: Shape, settings: &Settings, available: u128) -> Result<(), String> {
     let (n, d, real) = (settings.max_particles() as u128, shape.d_x as u128, shape.real_bytes as u128);
     let composition = settings.composition();
-    // A whole-cloud move proposes a second one, a variational move keeps the gradients of all particles.
-    let clouds: u128 = match composition.movement {
-        Move::Nothing => 0,
-        Move::WholeCloud | Move::Variational => 2,
-        Move::Ula | Move::Mala | Move::Chain => 1,
-    };
-    // N and D_x may each be anything up to 2^64: the products saturate.
-    let cloud = n.saturating_mul(d).saturating_mul(real);
-    let kept = if settings.keep_clouds == 0 || clouds == 0 || cloud > MAX_BYTES as u128 {
-        0
-    } else {
-        (MAX_PARTICLES as u128 * d * real).min(MAX_BYTES as u128)
-    };
-    // A numerical M-step learns an inverse Hessian, whether it will be needed or not.
+    // What a stepper works with besides the state: a whole-cloud move proposes a second cloud, a variational move keeps the
+    // gradients of all particles, and a numerical M-step learns an inverse Hessian, whether it will be needed or not.
+    let second = matches!(composition.movement, Move::WholeCloud | Move::Variational);
+    let squared = (shape.d_theta as u128).saturating_mul(shape.d_theta as u128);
     let theta = match composition.rule {
-        Rule::Newton | Rule::MStep => 16 * (shape.d_theta as u128) * (shape.d_theta as u128),
-        Rule::Gradient { .. } | Rule::ExactEm => 64 * shape.d_theta as u128,
+        Rule::Newton | Rule::MStep => squared.saturating_mul(16),
+        Rule::Gradient { .. } | Rule::ExactEm => 0,
     };
-    let all_clouds = clouds.saturating_mul(cloud);
-    let rest = 3 * 8 * d + kept + theta + shape.data_bytes;
+    let (mut all_clouds, mut rest) = (0u128, theta.saturating_add(shape.data_bytes));
+    for (_, per, bytes) in planned(shape, settings) {
+        let sum = if per == Per::Row { &mut all_clouds } else { &mut rest };
+        *sum = sum.saturating_add(bytes);
+    }
+    let clouds: u128 = if composition.has_cloud() { 1 + u128::from(second) } else { 0 };
+    all_clouds = all_clouds.saturating_mul(clouds.max(1));
     let need = all_clouds.saturating_add(rest);
     if need <= available {
         return Ok(());
@@ -77,17 +76,6 @@ pub fn size(bytes: u128) -> String {
         unit += 1;
     }
     if unit == 0 { format!("{bytes} bytes") } else { format!("{value:.1} {}", units[unit]) }
-}
-
-/// Memory that can be had without swapping, where the system tells: the machine's, or the control group's if less.
-pub fn available() -> Option<u128> {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = meminfo.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    let machine = line.trim().strip_suffix("kB")?.trim().parse::<u128>().ok()? * 1024;
-    let number = |file: &str| std::fs::read_to_string(file).ok()?.trim().parse::<u128>().ok();
-    let group = number("/sys/fs/cgroup/memory.max")
-        .map(|max| max.saturating_sub(number("/sys/fs/cgroup/memory.current").unwrap_or(0)));
-    Some(group.map_or(machine, |g| g.min(machine)))
 }
 
 #[cfg(test)]

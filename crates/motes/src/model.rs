@@ -1,6 +1,5 @@
 //! What a model is asked (one question, [`Model::evaluate`]), and what else it may give.
 
-use crate::summary::Metrics;
 use crate::{Error, ModelError, Real};
 
 /// Where a model is evaluated: one theta and a block of particles.
@@ -161,6 +160,12 @@ pub trait Model<F: Real>: Send + Sync {
         None
     }
 
+    /// Whether predictions and test metrics are made with the final cloud alone, not with all clouds after burn-in:
+    /// networks are costly to evaluate.
+    fn predicts_from_final_cloud(&self) -> bool {
+        false
+    }
+
     /// Predictive performance on a test set, if the model has one.
     fn predictive(&self) -> Option<&dyn Predictive<F>> {
         None
@@ -187,16 +192,14 @@ pub trait ExactEm: Sync {
 
 /// Predictive performance on a test set, streamed over clouds.
 pub trait Predictive<F: Real>: Sync {
+    /// What its metrics are called: the keys in summary.json and the columns in trace.csv.
+    fn names(&self) -> Vec<String>;
     /// How many numbers are remembered between clouds. They start at zero.
     fn state_len(&self) -> usize;
     /// Takes the particles x into account. Has the thread pool to itself; bits must not depend on its size.
     fn accumulate(&self, x: &[F], state: &mut [f64]);
-    /// Whether metrics are of the final cloud alone, not of all clouds after burn-in: networks are costly to evaluate.
-    fn final_cloud_only(&self) -> bool {
-        false
-    }
-    /// The metrics of all particles taken into account so far.
-    fn metrics(&self, state: &[f64]) -> Metrics;
+    /// Writes the metrics of all particles taken into account so far, one for each name.
+    fn metrics(&self, state: &[f64], out: &mut [f64]);
 }
 
 /// A prior that is a map of standard normals.

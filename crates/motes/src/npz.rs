@@ -79,6 +79,21 @@ impl<W: Write + Seek> NpzWriter<W> {
         self.0.write_all(bytemuck::cast_slice(values))
     }
 
+    /// A whole array of text, as NumPy's `str_` of the longest.
+    pub fn strings(&mut self, name: &str, values: &[String]) -> std::io::Result<()> {
+        let width = values.iter().map(|v| v.chars().count()).max().unwrap_or(0).max(1);
+        self.begin_type(name, &format!("<U{width}"), 4 * width, &[values.len()])?;
+        let mut field = vec![0; 4 * width];
+        for value in values {
+            field.fill(0);
+            for (place, c) in field.chunks_exact_mut(4).zip(value.chars()) {
+                place.copy_from_slice(&u32::from(c).to_le_bytes());
+            }
+            self.0.write_all(&field)?;
+        }
+        Ok(())
+    }
+
     fn begin_type(&mut self, name: &str, code: &str, size: usize, shape: &[usize]) -> std::io::Result<()> {
         let count: usize = shape.iter().product();
         let options = SimpleFileOptions::default()
@@ -132,6 +147,68 @@ fn io_error(error: ZipError) -> std::io::Error {
     }
 }
 
+/// What stands before the values of an array in C order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Header {
+    /// NumPy's code of its type, as `<f8`.
+    pub code: String,
+    /// Its dimensions.
+    pub shape: Vec<usize>,
+}
+
+impl Header {
+    /// Reads it; the values follow.
+    pub fn read(reader: &mut impl Read) -> Result<Self, String> {
+        let mut start = [0; 10];
+        reader.read_exact(&mut start).map_err(|_| "short header")?;
+        if &start[..8] != b"\x93NUMPY\x01\x00" {
+            return Err("no header".into());
+        }
+        let mut text = vec![0; usize::from(u16::from_le_bytes([start[8], start[9]]))];
+        reader.read_exact(&mut text).map_err(|_| "short header")?;
+        let text = String::from_utf8(text).map_err(|_| "no text header")?;
+        let between = |from: &str, to: char| Some(text.split_once(from)?.1.split_once(to)?.0);
+        if !text.contains("'fortran_order': False") {
+            return Err("not in C order".into());
+        }
+        let dims = between("'shape': (", ')').ok_or("no shape")?.split(',').map(str::trim);
+        let shape: Option<Vec<usize>> = dims.filter(|d| !d.is_empty()).map(|d| d.parse().ok()).collect();
+        let shape = shape.ok_or("no shape")?;
+        // No type that is read here takes more than these bytes for a value, but for text, which is checked where it is read.
+        shape.iter().try_fold(8usize, |p, n| p.checked_mul(*n)).ok_or("too large")?;
+        Ok(Header { code: between("'descr': '", '\'').ok_or("no type")?.into(), shape })
+    }
+
+    /// How many values there are.
+    pub fn count(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether values are f64 rather than f32; other types are refused.
+    pub fn is_wide(&self) -> Result<bool, String> {
+        match self.code.as_str() {
+            "<f8" => Ok(true),
+            "<f4" => Ok(false),
+            _ => Err("neither f4 nor f8".into()),
+        }
+    }
+}
+
+/// Reads an array of text from the bytes of a .npy file.
+pub fn parse_strings(mut bytes: &[u8]) -> Result<Vec<String>, String> {
+    let header = Header::read(&mut bytes)?;
+    let width = header.code.strip_prefix("<U").and_then(|w| w.parse::<usize>().ok()).ok_or("not text")?;
+    let size = width.checked_mul(4).filter(|size| *size > 0).ok_or("not text")?;
+    if header.count().checked_mul(size) != Some(bytes.len()) {
+        return Err("wrong length".into());
+    }
+    let text = |field: &[u8]| -> Result<String, &'static str> {
+        let codes = field.chunks_exact(4).map(|c| u32::from_le_bytes(c.try_into().expect("4 bytes")));
+        codes.take_while(|c| *c != 0).map(|c| char::from_u32(c).ok_or("not text")).collect()
+    };
+    bytes.chunks_exact(size).map(|field| text(field).map_err(String::from)).collect()
+}
+
 /// An array read back, widened to f64.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
@@ -152,38 +229,19 @@ pub fn read_npz<R: Read + Seek>(reader: R, name: &str) -> Result<Array, String> 
 }
 
 /// Reads an array of floats from the bytes of a .npy file in C order.
-pub fn parse_npy(bytes: &[u8]) -> Result<Array, &'static str> {
-    let rest = bytes.strip_prefix(b"\x93NUMPY\x01\x00").ok_or("no header")?;
-    let (length, rest) = rest.split_at_checked(2).ok_or("short header")?;
-    let length = u16::from_le_bytes([length[0], length[1]]) as usize;
-    let (header, data) = rest.split_at_checked(length).ok_or("short header")?;
-    let header = std::str::from_utf8(header).map_err(|_| "no text header")?;
-    let between = |from: &str, to: char| {
-        let start = header.find(from)? + from.len();
-        Some(&header[start..start + header[start..].find(to)?])
-    };
-    if !header.contains("'fortran_order': False") {
-        return Err("not in C order");
-    }
-    let dims = between("'shape': (", ')').ok_or("no shape")?;
-    let dims = dims.split(',').map(str::trim).filter(|d| !d.is_empty());
-    let shape: Vec<usize> = dims.map(|d| d.parse().map_err(|_| "no shape")).collect::<Result<_, _>>()?;
-    let count = shape.iter().try_fold(1usize, |p, n| p.checked_mul(*n)).ok_or("too large")?;
-    let wide = match between("'descr': '", '\'').ok_or("no type")? {
-        "<f8" => true,
-        "<f4" => false,
-        _ => return Err("neither f4 nor f8"),
-    };
-    if count.checked_mul(if wide { 8 } else { 4 }) != Some(data.len()) {
-        return Err("wrong length");
+pub fn parse_npy(mut bytes: &[u8]) -> Result<Array, String> {
+    let header = Header::read(&mut bytes)?;
+    let wide = header.is_wide()?;
+    if header.count() * if wide { 8 } else { 4 } != bytes.len() {
+        return Err("wrong length".into());
     }
     let values = if wide {
-        data.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().expect("8 bytes"))).collect()
+        bytes.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().expect("8 bytes"))).collect()
     } else {
         let single = |b: &[u8]| f32::from_le_bytes(b.try_into().expect("4 bytes"));
-        data.chunks_exact(4).map(|b| f64::from(single(b))).collect()
+        bytes.chunks_exact(4).map(|b| f64::from(single(b))).collect()
     };
-    Ok(Array { shape, values })
+    Ok(Array { shape: header.shape, values })
 }
 
 #[cfg(test)]
@@ -198,13 +256,24 @@ mod tests {
         npz.array("a", &[2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, f32::MIN_POSITIVE]).unwrap();
         npz.array("b", &[0, 7], &[0f64; 0]).unwrap();
         npz.integers("k", &[1, 2]).unwrap();
+        let names = ["x[0]", "", "größe", "🙂 , \"a\""].map(String::from);
+        npz.strings("names", &names).unwrap();
+        npz.strings("none", &[]).unwrap();
         npz.finish().unwrap();
         let a = read_npz(&mut file, "a").unwrap();
         assert_eq!(a.shape, [2, 3]);
         assert_eq!(a.values[5], f64::from(f32::MIN_POSITIVE));
         assert_eq!(read_npz(&mut file, "b").unwrap().shape, [0, 7]);
         assert!(read_npz(&mut file, "c").unwrap_err().contains("no array 'c'"));
-        assert!(read_npz(&mut file, "k").is_err());
+        assert!(read_npz(&mut file, "k").is_err() && read_npz(&mut file, "names").is_err());
+        let mut archive = ZipArchive::new(file).unwrap();
+        let mut text = |name: &str| {
+            let mut bytes = Vec::new();
+            archive.by_name(&format!("{name}.npy")).unwrap().read_to_end(&mut bytes).unwrap();
+            parse_strings(&bytes)
+        };
+        assert_eq!((text("names").unwrap(), text("none").unwrap()), (names.to_vec(), Vec::new()));
+        assert!(text("a").is_err());
     }
 
     proptest! {
@@ -213,16 +282,16 @@ mod tests {
             let _ = read_npz(std::io::Cursor::new(&bytes), "a");
             let mut npy = b"\x93NUMPY\x01\x00".to_vec();
             npy.extend(&bytes);
-            let _ = parse_npy(&npy);
+            let _ = (parse_npy(&npy), parse_strings(&npy));
         }
 
         #[test]
-        fn any_header_text_is_refused_or_read(text in "[{}'(),:0-9a-z<>_ ]{0,120}", tail in 0usize..64) {
+        fn any_header_text_is_refused_or_read(text in "[{}'(),:0-9a-zU<>_ ]{0,120}", tail in 0usize..64) {
             let mut npy = b"\x93NUMPY\x01\x00".to_vec();
             npy.extend((text.len() as u16).to_le_bytes());
             npy.extend(text.as_bytes());
             npy.extend(vec![0; tail]);
-            let _ = parse_npy(&npy);
+            let _ = (parse_npy(&npy), parse_strings(&npy));
         }
     }
 }

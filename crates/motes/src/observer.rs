@@ -1,7 +1,6 @@
 //! Who may watch a run, and stop it.
 
 use crate::moves::Moves;
-use crate::summary::Metrics;
 use crate::{Particles, Real, State};
 
 /// What observers see after each step (and once before the first).
@@ -17,7 +16,7 @@ pub struct StepInfo<'a, F> {
     /// The fraction of moves accepted in this step, where there was an accept-reject step.
     pub acceptance: Option<f64>,
     /// Predictive metrics of this cloud alone, where they are asked for.
-    pub metrics: Option<Metrics>,
+    pub metrics: Option<Measured<'a>>,
     /// The time that test metrics have taken so far: it is not the algorithm's.
     pub metrics_time: std::time::Duration,
     /// What the theta-rule made of its sums over the cloud (gradients, Hessians or statistics), which are taken in a fixed
@@ -38,6 +37,22 @@ impl<'a, F: Real> StepInfo<'a, F> {
             metrics_time: std::time::Duration::ZERO,
             sums,
         }
+    }
+}
+
+/// Metrics as a step has them: a name and a value each.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured<'a> {
+    /// What the model calls them.
+    pub names: &'a [String],
+    /// Their values, in the same order.
+    pub values: &'a [f64],
+}
+
+impl Measured<'_> {
+    /// The metric of that name.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.names.iter().zip(self.values).find(|(n, _)| *n == name).map(|(_, v)| *v)
     }
 }
 

@@ -5,10 +5,10 @@ use crate::Real;
 /// N particles of D_x coordinates each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Particles<F> {
-    data: Vec<F>,
-    d: usize,
+    pub(crate) data: Vec<F>,
+    pub(crate) d: usize,
     /// How many numbers there will ever be.
-    room: usize,
+    pub(crate) room: usize,
 }
 
 impl<F: Real> Particles<F> {
@@ -41,20 +41,9 @@ impl<F: Real> Particles<F> {
         &self.data
     }
 
-    /// All coordinates, particle after particle.
+    /// The same, to be written.
     pub fn as_mut_slice(&mut self) -> &mut [F] {
         &mut self.data
-    }
-
-    /// How many numbers there will ever be.
-    pub(crate) fn room(&self) -> usize {
-        self.room
-    }
-
-    /// Takes over other coordinates; the room stays.
-    pub(crate) fn replace(&mut self, data: Vec<F>) {
-        debug_assert!(data.len().is_multiple_of(self.d) && data.len() <= self.room);
-        self.data = data;
     }
 
     /// Particle n.
@@ -67,10 +56,5 @@ impl<F: Real> Particles<F> {
         for i in 0..self.d {
             self.data.swap(a * self.d + i, b * self.d + i);
         }
-    }
-
-    /// Appends a copy of particle n.
-    pub fn push_copy(&mut self, n: usize) {
-        self.data.extend_from_within(n * self.d..(n + 1) * self.d);
     }
 }

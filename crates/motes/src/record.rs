@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 pub use trace::TraceFile;
 
+use crate::algorithms::VARIATIONAL;
 use crate::checkpoint::{self, Due, Generations, Header};
+use crate::columns::{self, Cell};
 use crate::files::{Durable, csv_field, write_atomically};
 use crate::npz::NpzWriter;
 use crate::settings::Settings;
 use crate::summary::{Summary, kept_draws, posterior_moments, variational_draws};
-use crate::{Error, Model, Real, State, StepInfo};
+use crate::{Error, LISTED, Model, Real, State, StepInfo};
 
 mod trace;
 
-/// More components than this are not traced.
-const TRACED: usize = 1000;
 /// How often a checkpoint is due when no number of steps is given.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -44,15 +44,6 @@ pub struct RunDirectory {
     line: Vec<u8>,
 }
 
-/// Which columns follow k and theta.
-struct Columns {
-    theta: usize,
-    h: bool,
-    particles: bool,
-    acceptance: bool,
-    metrics: bool,
-}
-
 impl RunDirectory {
     /// Makes the directory, or takes an empty one, and writes the config first of all.
     pub fn create<F: Real>(
@@ -65,7 +56,7 @@ impl RunDirectory {
         let mut trace = TraceFile::claim(path)?;
         Self::write_config(path, config)?;
         trace.replace(trace_header(model, settings).as_bytes())?;
-        Ok(Self::open(path, trace, 0.0, settings, model.d_theta(), recording))
+        Ok(Self::open(path, trace, 0.0, model, settings, recording))
     }
 
     /// Writes (or replaces) the config of a run.
@@ -116,23 +107,23 @@ impl RunDirectory {
             _ => trace.cut_back(trace_bytes)?,
         }
         generations.forget_after(state.k)?;
-        let directory = Self::open(path, trace, seconds, settings, model.d_theta(), recording);
+        let directory = Self::open(path, trace, seconds, model, settings, recording);
         Ok((directory, warnings))
     }
 
-    fn open(
+    fn open<F: Real>(
         path: &Path,
         trace: TraceFile,
         seconds_before: f64,
+        model: &dyn Model<F>,
         settings: &Settings,
-        d_theta: usize,
         recording: Recording,
     ) -> Self {
         RunDirectory {
             path: path.to_path_buf(),
             trace,
             recording,
-            rows: TraceRows::new(settings, d_theta, recording),
+            rows: TraceRows::new(model, settings, recording),
             generations: Generations::new(checkpoint::directory(path)),
             settings_digest: settings_digest(settings, recording),
             seconds_before,
@@ -195,29 +186,36 @@ impl RunDirectory {
     ) -> Result<(), Error> {
         self.checkpoint(state, spent)?;
         let trace = self.path.join("trace.csv");
-        let traced = self.rows.columns.theta;
+        let traced = self.rows.theta;
         write_atomically(&self.path.join("posterior.npz"), Durable::No, |out| {
             let lines = || Ok(BufReader::new(File::open(&trace)?));
             write_posterior(out, lines, traced, model, settings, state)
         })?;
-        let json = serde_json::to_string_pretty(summary).map_err(std::io::Error::other);
-        write_atomically(&self.path.join("summary.json"), Durable::No, |out| {
-            out.write_all(json?.as_bytes())?;
-            out.write_all(b"\n")
-        })
+        summary.write(&self.path)
     }
 }
 
 /// The rows of a trace as text, for a file or for memory.
 pub struct TraceRows {
-    columns: Columns,
+    /// Components of theta.
+    theta: usize,
+    /// Which of [`columns::all`] follow.
+    columns: Vec<usize>,
+    /// How many metrics the model has, where they are asked for.
+    metrics: usize,
     every: u64,
 }
 
 impl TraceRows {
     /// For a run with these settings.
-    pub fn new(settings: &Settings, d_theta: usize, recording: Recording) -> Self {
-        TraceRows { columns: Columns::of(settings, d_theta), every: recording.trace_every }
+    pub fn new<F: Real>(model: &dyn Model<F>, settings: &Settings, recording: Recording) -> Self {
+        let recorded = columns::all::<F>().into_iter().enumerate();
+        TraceRows {
+            theta: model.d_theta().min(LISTED),
+            columns: recorded.filter(|(_, c)| (c.recorded)(settings)).map(|(i, _)| i).collect(),
+            metrics: traced_metrics(model, settings).len(),
+            every: recording.trace_every,
+        }
     }
 
     /// Appends the row of a step, if one is due.
@@ -231,55 +229,41 @@ impl TraceRows {
             line.push(b',');
             line.extend_from_slice(numbers.format(v).as_bytes());
         };
-        info.theta[..self.columns.theta].iter().for_each(|t| float(line, *t));
-        if self.columns.h {
-            float(line, info.h);
-        }
-        if self.columns.particles {
-            line.push(b',');
-            line.extend_from_slice(itoa::Buffer::new().format(info.cloud.n()).as_bytes());
-        }
-        if self.columns.acceptance {
-            match info.acceptance {
-                Some(a) => float(line, a),
-                None => line.push(b','),
+        info.theta[..self.theta].iter().for_each(|t| float(line, *t));
+        let all = columns::all::<F>();
+        for i in &self.columns {
+            match (all[*i].value)(info) {
+                Cell::Number(value) => float(line, value),
+                Cell::Count(value) => {
+                    line.push(b',');
+                    line.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+                }
+                Cell::Empty => line.push(b','),
             }
         }
-        if self.columns.metrics {
-            match info.metrics {
-                Some(m) => [m.test_error, m.lppd].iter().for_each(|v| float(line, *v)),
-                None => line.extend_from_slice(b",,"),
-            }
+        match info.metrics {
+            Some(measured) => measured.values.iter().for_each(|v| float(line, *v)),
+            None => line.extend(std::iter::repeat_n(b',', self.metrics)),
         }
         line.push(b'\n');
     }
 }
 
-impl Columns {
-    fn of(settings: &Settings, d_theta: usize) -> Self {
-        Columns {
-            theta: d_theta.min(TRACED),
-            h: settings.step_decay.is_some(),
-            particles: !settings.grow.0.is_empty(),
-            acceptance: settings.accepts(),
-            metrics: settings.metrics_every > 0,
-        }
-    }
+/// The names of the metrics that a trace records.
+fn traced_metrics<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Vec<String> {
+    let predictive = model.predictive().filter(|_| settings.metrics_every > 0);
+    predictive.map_or(Vec::new(), |p| p.names())
 }
 
 /// The first line of a trace.
 pub fn trace_header<F: Real>(model: &dyn Model<F>, settings: &Settings) -> String {
-    let columns = Columns::of(settings, model.d_theta());
     let mut names = vec!["k".to_string()];
-    names.extend(model.theta_names().into_iter().take(columns.theta).map(|name| csv_field(&name)));
-    let scalars = [
-        ("h", columns.h),
-        ("particles", columns.particles),
-        ("acceptance", columns.acceptance),
-        ("test_error,lppd", columns.metrics),
-    ];
-    names.extend(scalars.iter().filter(|(_, on)| *on).map(|(name, _)| name.to_string()));
-    names.join(",") + "\n"
+    names.extend(model.theta_names().into_iter().take(LISTED));
+    let recorded = columns::all::<F>().into_iter().filter(|c| (c.recorded)(settings));
+    names.extend(recorded.map(|c| c.name.to_string()));
+    names.extend(traced_metrics(model, settings));
+    let fields: Vec<String> = names.iter().map(|name| csv_field(name)).collect();
+    fields.join(",") + "\n"
 }
 
 /// The digest of all that the files depend on but the number of steps, which resuming may raise.
@@ -296,8 +280,7 @@ pub fn posterior_npz<F: Real>(
     state: &State<F>,
 ) -> std::io::Result<Vec<u8>> {
     let mut out = std::io::Cursor::new(Vec::new());
-    let traced = Columns::of(settings, model.d_theta()).theta;
-    write_posterior(&mut out, || Ok(trace), traced, model, settings, state)?;
+    write_posterior(&mut out, || Ok(trace), model.d_theta().min(LISTED), model, settings, state)?;
     Ok(out.into_inner())
 }
 
@@ -316,8 +299,9 @@ fn write_posterior<F: Real, R: BufRead>(
         npz.array("mean", &[d], &mean)?;
         npz.array("var", &[d], &var)?;
     }
-    let mut steps: Vec<u64> = kept.sizes.iter().flat_map(|(k, n)| std::iter::repeat_n(*k, *n)).collect();
-    if !state.variational.is_empty() {
+    let mut steps: Vec<u64> =
+        kept.sizes.iter().flat_map(|[k, n]| std::iter::repeat_n(*k, *n as usize)).collect();
+    if !state.remembered(VARIATIONAL).is_empty() {
         let draws = kept_draws(state);
         npz.begin::<F>("clouds", &[draws, d])?;
         let mut written = Ok(());
@@ -342,5 +326,6 @@ fn write_posterior<F: Real, R: BufRead>(
         row.resize(traced, f64::NAN);
         npz.values(&row)?;
     }
+    npz.strings("x_names", &model.x_names())?;
     npz.finish()
 }

@@ -9,8 +9,7 @@ use crate::noise::{Noise, Purpose};
 use crate::record::RunDirectory;
 use crate::settings::Settings;
 use crate::step::{Plan, Stepper, Streams};
-use crate::summary::Metrics;
-use crate::{Error, Flow, Model, Observer, Particles, Real, State, StepInfo};
+use crate::{Error, Flow, Measured, Model, Observer, Particles, Real, State, StepInfo};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +59,7 @@ pub fn start_unless<F: Real>(
                 .step(&mut first, sizes)
                 .map_err(|e| with_suggestion(e, model, &Settings { algorithm, ..settings.clone() }, false))?;
         }
-        state.theta.copy_from_slice(&first.theta);
-        for row in state.cloud.as_mut_slice().chunks_exact_mut(model.d_x()) {
-            row.copy_from_slice(first.cloud.row(0));
-        }
+        state.start_from(&first);
     }
     Ok(Some(state))
 }
@@ -95,8 +91,9 @@ pub fn run<F: Real>(
     let began = Instant::now();
     if state.k == 0 {
         stepper.settle_theta(state, settings.step_size_at(0))?; // theta_0 = theta_*(X_0), where theta follows from the particles
+        metrics.measure(state.k, &state.cloud);
         let mut info = StepInfo::new(state, settings.step_size_at(0), Moves::default(), &[]);
-        info.metrics = metrics.of_cloud(info.k, info.cloud);
+        info.metrics = metrics.measured(state.k);
         info.metrics_time = metrics.time;
         if let Some(directory) = directory.as_deref_mut() {
             directory.record(&info)?;
@@ -113,7 +110,7 @@ pub fn run<F: Real>(
         grow(state, settings, &mut stepper)?;
         if state.k > settings.burn_in {
             state.averages.add_theta(&state.theta);
-            state.batches.add(&state.theta);
+            state.batches.add(&state.theta[..state.batches.width()]);
             if averages_clouds {
                 state.averages.add_cloud(&state.cloud);
                 state.kept.offer(state.k, &state.cloud);
@@ -123,8 +120,9 @@ pub fn run<F: Real>(
         if moves.proposed > 0 {
             state.acceptance.add(moves, state.k > settings.burn_in);
         }
+        metrics.measure(state.k, &state.cloud);
         let mut info = StepInfo::new(state, h, moves, stepper.sums());
-        info.metrics = metrics.of_cloud(info.k, info.cloud);
+        info.metrics = metrics.measured(state.k);
         info.metrics_time = metrics.time;
         if let Some(directory) = directory.as_deref_mut() {
             directory.record(&info)?;
@@ -152,35 +150,59 @@ pub fn run<F: Real>(
 /// Test metrics, and the time they take: it is not the algorithm's.
 struct TestMetrics<'m, F: Real> {
     predictive: Option<&'m dyn Predictive<F>>,
+    /// Whether all clouds after burn-in count.
+    all_clouds: bool,
     every: u64,
     /// For the metrics of one cloud alone.
     alone: Vec<f64>,
+    names: Vec<String>,
+    values: Vec<f64>,
     time: Duration,
 }
 
 impl<'m, F: Real> TestMetrics<'m, F> {
     fn new(model: &'m dyn Model<F>, settings: &Settings) -> Self {
-        let predictive = model.predictive();
-        let len = predictive.filter(|_| settings.metrics_every > 0).map_or(0, |p| p.state_len());
-        TestMetrics { predictive, every: settings.metrics_every, alone: vec![0.0; len], time: Duration::ZERO }
+        let (predictive, every) = (model.predictive(), settings.metrics_every);
+        let of_steps = predictive.filter(|_| every > 0);
+        let names = of_steps.map_or(Vec::new(), |p| p.names());
+        TestMetrics {
+            predictive,
+            all_clouds: !model.predicts_from_final_cloud(),
+            every,
+            alone: vec![0.0; of_steps.map_or(0, |p| p.state_len())],
+            values: vec![0.0; names.len()],
+            names,
+            time: Duration::ZERO,
+        }
     }
 
     fn accumulate(&mut self, cloud: &Particles<F>, memory: &mut [f64]) {
-        if let Some(predictive) = self.predictive.filter(|p| !p.final_cloud_only()) {
+        if let Some(predictive) = self.predictive.filter(|_| self.all_clouds) {
             let began = Instant::now();
             predictive.accumulate(cloud.as_slice(), memory);
             self.time += began.elapsed();
         }
     }
 
-    fn of_cloud(&mut self, k: u64, cloud: &Particles<F>) -> Option<Metrics> {
-        let predictive = self.predictive.filter(|_| self.every > 0 && k.is_multiple_of(self.every))?;
-        let began = Instant::now();
-        self.alone.fill(0.0);
-        predictive.accumulate(cloud.as_slice(), &mut self.alone);
-        let metrics = predictive.metrics(&self.alone);
-        self.time += began.elapsed();
-        Some(metrics)
+    /// Takes the metrics of the cloud at step k, if they are due.
+    fn measure(&mut self, k: u64, cloud: &Particles<F>) {
+        if let Some(predictive) = self.predictive.filter(|_| self.is_due(k)) {
+            let began = Instant::now();
+            self.alone.fill(0.0);
+            predictive.accumulate(cloud.as_slice(), &mut self.alone);
+            predictive.metrics(&self.alone, &mut self.values);
+            self.time += began.elapsed();
+        }
+    }
+
+    /// What was measured at step k.
+    fn measured(&self, k: u64) -> Option<Measured<'_>> {
+        let measured = Measured { names: &self.names, values: &self.values };
+        self.predictive.filter(|_| self.is_due(k)).map(|_| measured)
+    }
+
+    fn is_due(&self, k: u64) -> bool {
+        self.every > 0 && k.is_multiple_of(self.every)
     }
 }
 
@@ -204,10 +226,8 @@ fn grow<F: Real>(
     };
     let noise = Noise::new(settings.seed, Purpose::Grow);
     let old = state.cloud.n();
-    for i in old..*n {
-        let parent = (noise.uniform(*k, i as u64) * old as f64) as usize;
-        state.cloud.push_copy(parent.min(old - 1));
-    }
+    let parent = |i: usize| ((noise.uniform(*k, i as u64) * old as f64) as usize).min(old - 1);
+    state.push_copies(&(old..*n).map(parent).collect::<Vec<_>>());
     if settings.composition().movement == Move::Chain {
         state.cloud.swap(old - 1, *n - 1); // the next chain starts where this one ended
     }

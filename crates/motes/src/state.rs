@@ -2,10 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::moves::Move;
+use crate::algorithms::VARIATIONAL;
+use crate::diagnostics::MAX_BATCHES;
+use crate::kept::{MAX_BYTES, MAX_PARTICLES};
+use crate::memory::Shape;
 use crate::noise::{Noise, Purpose};
 use crate::settings::{InitParticles, Settings};
 use crate::{Averages, BatchMeans, KeptClouds, Model, Particles, Real};
+
+/// More components of theta, or coordinates of x, than this are not traced, judged or listed one by one.
+pub const LISTED: usize = 1000;
 
 /// Where a run stands after k steps.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,11 +22,8 @@ pub struct State<F> {
     pub theta: Vec<f64>,
     /// X_k^{1:N}; empty for EM.
     pub cloud: Particles<F>,
-    /// What an adaptive preconditioner remembers.
-    pub memory: Vec<f64>,
-    /// The means and the (unconstrained) variances s of a variational Gaussian, D_x of each, and what Adam remembers of
-    /// both where it moves them; else empty.
-    pub variational: Vec<f64>,
+    /// What rule and move remember, by name.
+    pub memory: Vec<Remembered>,
     /// What the model's test metrics remember of the clouds after burn-in.
     pub predictive: Vec<f64>,
     /// Sums over the steps after burn-in.
@@ -31,6 +34,191 @@ pub struct State<F> {
     pub kept: KeptClouds<F>,
     /// Accept-reject counts.
     pub acceptance: Acceptance,
+}
+
+/// What there is one of in an array, or one row of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Per {
+    /// A parameter.
+    Theta,
+    /// A coordinate of a particle: it grows with the cloud.
+    Row,
+    /// A latent coordinate.
+    Coordinate,
+    /// Whatever the array's owner says.
+    Other,
+}
+
+/// An array that a rule or a move remembers from step to step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remembered {
+    /// Its name in checkpoints.
+    pub name: &'static str,
+    /// What there is one of.
+    pub per: Per,
+    /// The numbers.
+    pub values: Vec<f64>,
+}
+
+/// An array of a state as checkpoints see it: its name, and how long it may become.
+pub(crate) struct Array<V> {
+    pub name: &'static str,
+    pub per: Per,
+    pub values: V,
+    /// `None` for an array that always has the length it has now; else at most so many numbers, in rows of so many.
+    pub grows: Option<(usize, usize)>,
+}
+
+/// The numbers of an array, to be read.
+pub(crate) enum Values<'a, F> {
+    Double(&'a Vec<f64>),
+    Particle(&'a Vec<F>),
+    Pairs(&'a Vec<[u64; 2]>),
+}
+
+/// The same, to be replaced.
+pub(crate) enum ValuesMut<'a, F> {
+    Double(&'a mut Vec<f64>),
+    Particle(&'a mut Vec<F>),
+    Pairs(&'a mut Vec<[u64; 2]>),
+}
+
+/// All arrays of a state, in the order of the file: the one list that reading and writing share.
+macro_rules! arrays {
+    ($state:expr, $values:ident) => {{
+        let (kept_room, means_room) = ($state.kept.room(), $state.batches.room());
+        let State { theta, cloud, memory, predictive, averages, batches, kept, .. } = $state;
+        let Particles { data: cloud, d, room } = cloud;
+        let (d, room) = (*d, *room);
+        let fixed = |name, per, values| Array { name, per, values, grows: None };
+        let grows = |name, per, values, room, row| Array { name, per, values, grows: Some((room, row)) };
+        let Averages { theta: mean_theta, x, x2, .. } = averages;
+        let BatchMeans { current, means, spread, .. } = batches;
+        let width = current.len();
+        let KeptClouds { sizes, data, .. } = kept;
+        let mut list = vec![
+            fixed("theta", Per::Theta, $values::Double(theta)),
+            fixed("averages.theta", Per::Theta, $values::Double(mean_theta)),
+            fixed("averages.x", Per::Coordinate, $values::Double(x)),
+            fixed("averages.x2", Per::Coordinate, $values::Double(x2)),
+            fixed("batches.current", Per::Other, $values::Double(current)),
+            grows("batches.means", Per::Other, $values::Double(means), means_room, width),
+            fixed("batches.spread", Per::Other, $values::Double(spread)),
+            fixed("predictive", Per::Other, $values::Double(predictive)),
+            grows("kept.sizes", Per::Other, $values::Pairs(sizes), kept_room / d.max(1), 1),
+        ];
+        for Remembered { name, per, values } in memory {
+            let width = values.len() / (cloud.len() / d.max(1)).max(1);
+            list.push(match *per {
+                Per::Row => grows(*name, *per, $values::Double(values), room / d.max(1) * width, width),
+                _ => fixed(*name, *per, $values::Double(values)),
+            });
+        }
+        // Last, because single precision would leave others unaligned.
+        list.push(grows("cloud", Per::Row, $values::Particle(cloud), room, d));
+        list.push(grows("kept.clouds", Per::Other, $values::Particle(data), kept_room, d));
+        list
+    }};
+}
+
+/// What is remembered under each of these names, to be written; empty if nothing.
+pub(crate) fn recall<'a, const N: usize>(
+    memory: &'a mut [Remembered],
+    names: [&str; N],
+) -> [&'a mut [f64]; N] {
+    let mut found: [&'a mut [f64]; N] = std::array::from_fn(|_| Default::default());
+    for remembered in memory {
+        if let Some(i) = names.iter().position(|name| *name == remembered.name) {
+            found[i] = &mut remembered.values;
+        }
+    }
+    found
+}
+
+/// How many bytes each array of a state will take at the most, by name, before any of them is there. N and D_x may each be
+/// anything up to 2^64: the products saturate.
+pub(crate) fn planned(shape: Shape, settings: &Settings) -> Vec<(&'static str, Per, u128)> {
+    let composition = settings.composition();
+    let (d_theta, d_x, real) = (shape.d_theta as u128, shape.d_x as u128, shape.real_bytes as u128);
+    let n = if composition.has_cloud() { settings.max_particles() as u128 } else { 0 };
+    let row = d_x.saturating_mul(real);
+    let (cloud, averaged) = (n.saturating_mul(row), if composition.averages_clouds() { d_x } else { 0 });
+    let listed = d_theta.min(LISTED as u128);
+    let keeps = averaged > 0 && settings.keep_clouds > 0;
+    let kept = (MAX_PARTICLES as u128).min(MAX_BYTES as u128 / row.max(1));
+    let kept = if keeps && kept >= n { kept } else { 0 };
+    let mut list = vec![
+        ("theta", Per::Theta, 8 * d_theta),
+        ("averages.theta", Per::Theta, 8 * d_theta),
+        ("averages.x", Per::Coordinate, averaged.saturating_mul(8)),
+        ("averages.x2", Per::Coordinate, averaged.saturating_mul(8)),
+        ("batches.current", Per::Other, 8 * listed),
+        ("batches.means", Per::Other, 8 * listed * MAX_BATCHES as u128),
+        ("batches.spread", Per::Other, 16 * listed),
+        ("kept.sizes", Per::Other, 16 * kept),
+        ("cloud", Per::Row, cloud),
+        ("kept.clouds", Per::Other, kept * row),
+    ];
+    for (name, per, width) in composition.memory(settings) {
+        let count = match per {
+            Per::Theta => d_theta,
+            Per::Coordinate => d_x,
+            Per::Row => n.saturating_mul(d_x),
+            Per::Other => 1,
+        };
+        list.push((name, per, count.saturating_mul(8 * width as u128)));
+    }
+    list
+}
+
+impl<F: Real> State<F> {
+    pub(crate) fn arrays(&self) -> Vec<Array<Values<'_, F>>> {
+        arrays!(self, Values)
+    }
+
+    pub(crate) fn arrays_mut(&mut self) -> Vec<Array<ValuesMut<'_, F>>> {
+        arrays!(self, ValuesMut)
+    }
+
+    /// What rule or move remember under this name; empty if nothing.
+    pub fn remembered(&self, name: &str) -> &[f64] {
+        self.memory.iter().find(|m| m.name == name).map_or(&[], |m| &m.values)
+    }
+
+    /// Adds copies of particles, with all that there is for each.
+    pub(crate) fn push_copies(&mut self, parents: &[usize]) {
+        let n = self.cloud.n();
+        for array in self.arrays_mut().into_iter().filter(|a| a.per == Per::Row) {
+            match array.values {
+                ValuesMut::Double(values) => push_copies(values, n, parents),
+                ValuesMut::Particle(values) => push_copies(values, n, parents),
+                ValuesMut::Pairs(values) => push_copies(values, n, parents),
+            }
+        }
+    }
+
+    /// Starts from where a single particle went: its theta, and copies of it with all that there is for each.
+    pub(crate) fn start_from(&mut self, single: &State<F>) {
+        self.theta.copy_from_slice(&single.theta);
+        let rows = self.arrays_mut().into_iter().filter(|a| a.per == Per::Row);
+        for array in rows {
+            let of_one = single.arrays().into_iter().find(|a| a.name == array.name).map(|a| a.values);
+            match (array.values, of_one) {
+                (ValuesMut::Double(to), Some(Values::Double(from))) => repeat(from, to),
+                (ValuesMut::Particle(to), Some(Values::Particle(from))) => repeat(from, to),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn push_copies<T: Copy>(values: &mut Vec<T>, n: usize, parents: &[usize]) {
+    let width = values.len() / n;
+    parents.iter().for_each(|p| values.extend_from_within(p * width..(p + 1) * width));
+}
+
+fn repeat<T: Copy>(from: &[T], to: &mut [T]) {
+    to.chunks_exact_mut(from.len().max(1)).for_each(|to| to.copy_from_slice(from));
 }
 
 /// How often moves were accepted.
@@ -111,25 +299,87 @@ impl<F: Real> State<F> {
             F::normals(&noise, 0, 0, cloud.as_mut_slice());
             prior.map_normals(&theta, cloud.as_mut_slice());
         }
-        let mut variational = Vec::new();
-        if settings.composition().movement == Move::Variational {
-            variational.resize(d_x, start);
-            variational.resize(2 * d_x, 1.0);
-            if settings.variational_adam {
-                variational.resize(6 * d_x, 0.0);
-            }
-        }
+        let remember = |(name, per, width): (&'static str, Per, usize)| {
+            let count = match per {
+                Per::Theta => d_theta,
+                Per::Coordinate => d_x,
+                Per::Row => n * d_x,
+                Per::Other => 1,
+            };
+            Remembered { name, per, values: vec![0.0; width * count] }
+        };
+        let mut memory: Vec<Remembered> =
+            settings.composition().memory(settings).into_iter().map(remember).collect();
+        let [gaussian] = recall(&mut memory, [VARIATIONAL]);
+        let (mu, s) = gaussian.split_at_mut(gaussian.len() / 2);
+        mu.fill(start);
+        s.fill(1.0);
         State {
             k: 0,
-            variational,
             predictive: vec![0.0; model.predictive().map_or(0, |p| p.state_len())],
-            memory: vec![0.0; crate::rules::memory_len(settings.preconditioner, d_theta)],
+            memory,
             averages: Averages::new(d_theta, if settings.averages_clouds() { d_x } else { 0 }),
-            batches: BatchMeans::new(d_theta),
+            batches: BatchMeans::new(d_theta.min(LISTED)),
             kept: KeptClouds::new(settings, d_x),
             acceptance: Acceptance::new(),
             theta,
             cloud,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithms::ALGORITHMS;
+    use crate::settings::{Growth, Preconditioner};
+    use crate::{At, ModelError, Want};
+
+    /// Nothing but dimensions.
+    struct Sized([usize; 2]);
+
+    impl Model<f32> for Sized {
+        fn name(&self) -> &str {
+            "sized"
+        }
+        fn d_theta(&self) -> usize {
+            self.0[0]
+        }
+        fn d_x(&self) -> usize {
+            self.0[1]
+        }
+        fn evaluate(&self, _: At<'_, f32>, _: Want<'_, f32>) -> Result<(), ModelError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_planned_is_what_there_is() {
+        for algorithm in ALGORITHMS {
+            for ([d_theta, d_x], particles) in [([2, 7], 5), ([3000, 40_000], 300)] {
+                let settings = Settings {
+                    algorithm,
+                    particles,
+                    grow: Growth(vec![(3, particles + 4)]),
+                    preconditioner: Preconditioner::Adam,
+                    variational_adam: true,
+                    ..Settings::default()
+                };
+                let state = State::initial(&Sized([d_theta, d_x]), &settings);
+                let shape = Shape { d_theta, d_x, data_bytes: 0, real_bytes: 4 };
+                let planned = planned(shape, &settings);
+                for array in state.arrays() {
+                    let (bytes, len) = match array.values {
+                        Values::Double(v) => (8, v.len()),
+                        Values::Particle(v) => (4, v.len()),
+                        Values::Pairs(v) => (16, v.len()),
+                    };
+                    let there = bytes * array.grows.map_or(len, |(room, _)| room) as u128;
+                    let found = planned.iter().find(|(name, ..)| *name == array.name);
+                    let (_, per, bytes) = found.unwrap_or(&("predictive", Per::Other, 0));
+                    assert_eq!((*per, *bytes), (array.per, there), "{algorithm}: {}", array.name);
+                }
+            }
         }
     }
 }

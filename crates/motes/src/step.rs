@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use crate::algorithms::Composition;
+use crate::algorithms::{Composition, PRECONDITIONER};
 use crate::batches::Batches;
 use crate::blocks::{INLINE_NANOSECONDS, PerWorker, for_each, sum_slots};
 use crate::moves::langevin::Trouble;
 use crate::moves::{Move, Moves};
 use crate::noise::{Noise, Purpose};
 use crate::rules::{Rule, ThetaStep, maximise};
+use crate::state::recall;
 use crate::{At, Error, Model, ModelError, Real, State, Want};
 
 /// Advances a state by one step. It owns workspace, never truth: a stepper made anew continues with the same bits.
@@ -292,6 +293,7 @@ impl<F: Real> Kit<'_, F> {
         theta: &mut [f64],
     ) -> Result<(), Error> {
         let State { cloud, memory, k, .. } = state;
+        let [memory] = recall(memory, [PRECONDITIONER]);
         self.update_by(*k, sizes, cloud.as_slice(), slots, theta, memory)
     }
 

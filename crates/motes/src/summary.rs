@@ -1,80 +1,181 @@
-//! What `summary.json` says.
+//! What `summary.json` says: one schema, written and read by the same type.
 
-use serde::Serialize;
+use std::io::Write;
+use std::path::Path;
 
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::algorithms::VARIATIONAL;
+use crate::files::{Durable, write_atomically};
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
+use crate::model::Predictive;
 use crate::moves::{draw, softplus};
 use crate::noise::{Noise, Purpose};
 use crate::settings::Settings;
-use crate::{Diagnostics, Model, Real, State};
+use crate::{Diagnostics, Error, LISTED, Model, Real, State};
 
-/// Posterior moments are listed up to this many coordinates; beyond, they are in posterior.npz alone.
-const LISTED: usize = 1000;
+/// The version of the schema.
+const SCHEMA: u32 = 2;
 
-/// The outcome of a run in numbers. What does not apply is null.
-#[derive(Clone, Debug, Serialize)]
+/// The outcome of a run in numbers: all that is shown of it. What does not apply is null, and so is what is missing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
+    /// The version of the schema.
+    pub schema: u32,
     /// The model.
     pub model: String,
     /// The algorithm.
     pub algorithm: String,
     /// Everything that determined the run.
-    pub settings: serde_json::Value,
+    #[serde(default)]
+    pub settings: Value,
     /// The seed.
     pub seed: u64,
     /// Steps made.
     pub steps: u64,
+    /// Particles at the end; null for an algorithm that has none.
+    pub particles: Option<usize>,
+    /// The step size that the run began with, where particles move.
+    pub step_size: Option<f64>,
+    /// The number of parameters, listed or not.
+    pub d_theta: usize,
+    /// The number of latent coordinates, listed or not.
+    pub d_x: usize,
     /// Parameter estimates.
     pub theta: ThetaSummary,
     /// Posterior moments of each latent coordinate.
     pub posterior: Option<PosteriorSummary>,
     /// Predictive performance on the test set.
     pub metrics: Option<Metrics>,
+    /// Which particles predictions are made with.
+    pub predict_with: Option<PredictWith>,
     /// What the model wants to be remembered of its data, for later predictions.
-    pub data: Option<serde_json::Value>,
+    pub data: Option<Value>,
     /// What is known about the quality of the run.
     pub diagnostics: Diagnostics,
     /// The time that the loop took.
     pub time: TimeSummary,
     /// The version of Motes.
-    pub version: &'static str,
+    pub version: String,
 }
 
-/// Parameter estimates.
-#[derive(Clone, Debug, Serialize)]
+/// Parameter estimates, for the components that are listed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThetaSummary {
     /// A name per component.
     pub names: Vec<String>,
     /// theta_K.
+    #[serde(deserialize_with = "numbers")]
     pub last: Vec<f64>,
     /// theta-bar of eq. estimators.
+    #[serde(default, deserialize_with = "maybe_numbers")]
     pub mean: Option<Vec<f64>>,
+    /// The Monte Carlo error of that mean, by batch means.
+    #[serde(default)]
+    pub mc_error: Vec<Option<f64>>,
 }
 
 /// Posterior moments.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PosteriorSummary {
+    /// A name per coordinate.
+    pub names: Vec<String>,
     /// Mean of each coordinate.
+    #[serde(deserialize_with = "numbers")]
     pub mean: Vec<f64>,
     /// Variance of each coordinate, pooled over steps and particles.
+    #[serde(deserialize_with = "numbers")]
     pub var: Vec<f64>,
 }
 
-/// Predictive performance.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Metrics {
-    /// The fraction of test points that are misclassified.
-    pub test_error: f64,
-    /// The mean log pointwise predictive density.
-    pub lppd: f64,
+/// Predictive performance: numbers by the names that the model gives them, in its order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metrics(pub Vec<(String, f64)>);
+
+impl Metrics {
+    /// The metrics of all particles that `memory` has taken into account.
+    pub fn of<F: Real>(predictive: &dyn Predictive<F>, memory: &[f64]) -> Self {
+        let names = predictive.names();
+        let mut values = vec![0.0; names.len()];
+        predictive.metrics(memory, &mut values);
+        Metrics(names.into_iter().zip(values).collect())
+    }
+
+    /// The metric of that name.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, v)| *v)
+    }
+}
+
+impl Serialize for Metrics {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Metrics {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Metrics;
+
+            fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                to.write_str("numbers by their names")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Metrics, M::Error> {
+                let mut metrics = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, Option<f64>>()? {
+                    metrics.push((name, value.unwrap_or(f64::NAN)));
+                }
+                Ok(Metrics(metrics))
+            }
+        }
+        source.deserialize_map(InOrder)
+    }
+}
+
+/// Particles of posterior.npz, by the names of their arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PredictWith {
+    /// Those kept after burn-in, or draws from the variational Gaussian.
+    Clouds,
+    /// The final cloud.
+    Particles,
+}
+
+impl PredictWith {
+    /// The name of the array.
+    pub fn array(self) -> &'static str {
+        match self {
+            PredictWith::Clouds => "clouds",
+            PredictWith::Particles => "particles",
+        }
+    }
+
+    /// The one place where it is decided: test metrics are of the same particles, or of more of their kind.
+    fn of<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Option<Self> {
+        let variational = !state.remembered(VARIATIONAL).is_empty();
+        let kept = !model.predicts_from_final_cloud() && state.kept.rows() > 0;
+        match state.cloud.n() {
+            0 => None,
+            _ if variational || kept => Some(PredictWith::Clouds),
+            _ => Some(PredictWith::Particles),
+        }
+    }
 }
 
 /// The time that the loop took.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimeSummary {
     /// Seconds, over all parts of a resumed run, without test metrics.
+    #[serde(deserialize_with = "number")]
     pub seconds: f64,
     /// Steps per second.
+    #[serde(deserialize_with = "number")]
     pub steps_per_second: f64,
 }
 
@@ -83,36 +184,142 @@ impl Summary {
     pub fn of<F: Real>(
         model: &dyn Model<F>,
         settings: &Settings,
-        config: serde_json::Value,
+        config: Value,
         state: &State<F>,
         seconds: f64,
     ) -> Self {
         let moments = posterior_moments(model, state).filter(|(mean, _)| mean.len() <= LISTED);
+        let listed = state.theta.len().min(LISTED);
+        let first = |mut values: Vec<f64>| {
+            values.truncate(LISTED);
+            values
+        };
+        let sampled = state.cloud.n() > 0;
         Summary {
+            schema: SCHEMA,
             model: model.name().into(),
             algorithm: settings.algorithm.to_string(),
             settings: config,
             seed: settings.seed,
             steps: state.k,
+            particles: sampled.then_some(state.cloud.n()),
+            step_size: sampled.then_some(settings.step_size),
+            d_theta: state.theta.len(),
+            d_x: model.d_x(),
             theta: ThetaSummary {
-                names: model.theta_names(),
-                last: state.theta.clone(),
-                mean: state.averages.theta_mean(),
+                names: model.theta_names().into_iter().take(LISTED).collect(),
+                last: state.theta[..listed].to_vec(),
+                mean: state.averages.theta_mean().map(first),
+                mc_error: (0..state.batches.width())
+                    .map(|i| state.batches.variance_of_mean(i).filter(|_| sampled).map(f64::sqrt))
+                    .collect(),
             },
-            posterior: moments.map(|(mean, var)| PosteriorSummary { mean, var }),
+            posterior: moments.map(|(mean, var)| PosteriorSummary { names: model.x_names(), mean, var }),
             metrics: metrics(model, settings, state),
+            predict_with: PredictWith::of(model, state),
             data: None,
             diagnostics: Diagnostics::of(model, settings, state),
             time: TimeSummary { seconds, steps_per_second: state.k as f64 / seconds },
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").into(),
         }
     }
+
+    /// The text of summary.json.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a summary is plain data") + "\n"
+    }
+
+    /// Writes summary.json into a run directory.
+    pub fn write(&self, dir: &Path) -> Result<(), Error> {
+        let text = self.to_json();
+        write_atomically(&dir.join("summary.json"), Durable::No, |out| out.write_all(text.as_bytes()))
+    }
+
+    /// Reads the summary of a run directory; there is none before a run has finished.
+    pub fn read(dir: &Path) -> Result<Option<Self>, Error> {
+        let path = dir.join("summary.json");
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::read(&path)(e)),
+        };
+        Self::parse(&bytes).map(Some).map_err(|what| Error::File {
+            path,
+            problem: format!("cannot be understood ({what}); `resume()` the run, which writes it again"),
+        })
+    }
+
+    /// Reads the text of a summary, and refuses one that contradicts itself.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let any: Value = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        match any.get("schema") {
+            Some(schema) if *schema == SCHEMA => {}
+            Some(other) => return Err(format!("its schema is {other}, not {SCHEMA}")),
+            None => return Err("it does not say its schema".into()),
+        }
+        let summary: Summary = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        summary.check()?;
+        Ok(summary)
+    }
+
+    /// Says what is wrong with the lengths of its lists; what may be missing may also be empty.
+    fn check(&self) -> Result<(), String> {
+        let (theta, d) = (&self.theta, &self.diagnostics);
+        let listed = self.d_theta.min(LISTED);
+        let mut lists = vec![
+            ("theta.names", theta.names.len(), listed, false),
+            ("theta.last", theta.last.len(), listed, false),
+            ("theta.mean", theta.mean.as_ref().map_or(listed, Vec::len), listed, false),
+            ("theta.mc_error", theta.mc_error.len(), listed, true),
+            ("diagnostics.ess", d.ess.len(), listed, true),
+            ("diagnostics.drift", d.drift.len(), listed, true),
+        ];
+        if let Some(p) = &self.posterior {
+            lists.extend([
+                ("posterior.names", p.names.len(), self.d_x, false),
+                ("posterior.mean", p.mean.len(), self.d_x, false),
+                ("posterior.var", p.var.len(), self.d_x, false),
+            ]);
+        }
+        match lists.iter().find(|(_, len, want, optional)| len != want && !(*optional && *len == 0)) {
+            Some((name, len, want, _)) => Err(format!("{name} has {len} entries and {want} are expected")),
+            None => Ok(()),
+        }
+    }
+
+    /// The smallest effective sample size of any component of theta.
+    pub fn least_ess(&self) -> Option<f64> {
+        self.diagnostics.ess.iter().flatten().copied().reduce(f64::min)
+    }
+
+    /// How many rows the model was tested on, if it says so.
+    pub fn test_rows(&self) -> Option<u64> {
+        self.data.as_ref()?.get("test_rows")?.as_u64()
+    }
+}
+
+/// A number, or null for one that is not finite: JSON has no other word for it.
+fn number<'de, D: Deserializer<'de>>(source: D) -> Result<f64, D::Error> {
+    Option::deserialize(source).map(|v: Option<f64>| v.unwrap_or(f64::NAN))
+}
+
+/// Numbers, some of them perhaps null.
+fn numbers<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<f64>, D::Error> {
+    let read = Vec::<Option<f64>>::deserialize(source)?;
+    Ok(read.into_iter().map(|v| v.unwrap_or(f64::NAN)).collect())
+}
+
+/// The same, or null.
+fn maybe_numbers<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Vec<f64>>, D::Error> {
+    let read = Option::<Vec<Option<f64>>>::deserialize(source)?;
+    Ok(read.map(|list| list.into_iter().map(|v| v.unwrap_or(f64::NAN)).collect()))
 }
 
 /// Mean and variance of each latent coordinate: of the averaged clouds, of the variational Gaussian, or exact.
 pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Option<(Vec<f64>, Vec<f64>)> {
-    if !state.variational.is_empty() {
-        let (mu, s) = state.variational[..2 * model.d_x()].split_at(model.d_x());
+    let gaussian = state.remembered(VARIATIONAL);
+    if !gaussian.is_empty() {
+        let (mu, s) = gaussian.split_at(model.d_x());
         return Some((mu.to_vec(), s.iter().map(|s| softplus(*s)).collect()));
     }
     if state.cloud.n() > 0 {
@@ -125,22 +332,21 @@ pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Opt
     })
 }
 
-/// Predictive metrics on the test set: of all averaged clouds, or of draws from the variational Gaussian.
+/// Predictive metrics on the test set: of all averaged clouds, of the final one, or of draws from the variational Gaussian.
 fn metrics<F: Real>(model: &dyn Model<F>, settings: &Settings, state: &State<F>) -> Option<Metrics> {
     let predictive = model.predictive()?;
-    if !state.variational.is_empty() {
+    let mut memory = vec![0.0; predictive.state_len()];
+    if !state.remembered(VARIATIONAL).is_empty() {
         // Where one cloud is enough to predict with, so are the draws that are kept.
-        let draws = if predictive.final_cloud_only() { kept_draws(state) } else { VARIATIONAL_DRAWS };
-        let mut memory = vec![0.0; predictive.state_len()];
+        let draws = if model.predicts_from_final_cloud() { kept_draws(state) } else { VARIATIONAL_DRAWS };
         variational_draws(settings, state, draws, |x| predictive.accumulate(x, &mut memory));
-        return Some(predictive.metrics(&memory));
+        return Some(Metrics::of(predictive, &memory));
     }
-    if predictive.final_cloud_only() {
-        let mut memory = vec![0.0; predictive.state_len()];
+    if model.predicts_from_final_cloud() {
         predictive.accumulate(state.cloud.as_slice(), &mut memory);
-        return Some(predictive.metrics(&memory));
+        return Some(Metrics::of(predictive, &memory));
     }
-    (state.averages.particles > 0).then(|| predictive.metrics(&state.predictive))
+    (state.averages.particles > 0).then(|| Metrics::of(predictive, &state.predictive))
 }
 
 /// The paper draws this many times from the variational Gaussian to predict.
@@ -160,7 +366,7 @@ pub(crate) fn variational_draws<F: Real>(
 ) {
     const CHUNK: usize = 100;
     let d = state.cloud.d();
-    let (mu, s) = state.variational[..2 * d].split_at(d);
+    let (mu, s) = state.remembered(VARIATIONAL).split_at(d);
     let noise = Noise::new(settings.seed, Purpose::Variational);
     let mut x = vec![F::of(0.0); CHUNK.min(count) * d];
     for (step, first) in (0..count).step_by(CHUNK).enumerate() {

@@ -14,6 +14,7 @@ pub use report::Summary;
 
 /// Whether a config file is that of a generator.
 pub fn is_config(file: &Path) -> bool {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
+    // What is read from a pipe is gone for whoever wants it next.
+    let text = if file.is_file() { crate::text::read(file).unwrap_or_default() } else { String::new() };
     crate::text::parse(&text).is_ok_and(|table| table.get("model").is_some_and(|m| m == config::MODEL))
 }

@@ -23,10 +23,11 @@ fn run(run: &Run, label: &str) -> Value {
         .map(|(i, c)| {
             json!({
                 "name": c.name,
-                "last": summary.and_then(|s| *s.theta.last.get(i)?),
-                "mean": summary.and_then(|s| *s.theta.mean.as_ref()?.get(i)?),
+                "last": summary.and_then(|s| s.theta.last.get(i)),
+                "mean": summary.and_then(|s| s.theta.mean.as_ref()?.get(i)),
                 "ess": summary.and_then(|s| *s.diagnostics.ess.get(i)?),
                 "error": c.error,
+                "drift": c.drift,
                 "trace": points(&c.trace),
                 "average": points(&c.average),
             })
@@ -45,7 +46,7 @@ fn run(run: &Run, label: &str) -> Value {
         "theta": theta,
         "scalars": scalars,
         "posterior": run.posterior.as_ref().map(|p| p.rows.iter().map(coordinate).collect::<Vec<_>>()),
-        "metrics": summary.and_then(|s| s.metrics).map(|m| json!({ "test_error": m.test_error, "lppd": m.lppd })),
+        "metrics": summary.and_then(|s| s.metrics.as_ref()),
         "diagnostics": summary.map(|s| json!({
             "acceptance": s.diagnostics.acceptance,
             "shadow_acceptance": s.diagnostics.shadow_acceptance,

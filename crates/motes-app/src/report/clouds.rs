@@ -5,6 +5,7 @@
 
 use std::io::{Read, Seek};
 
+use motes::npz::{Header, parse_strings};
 use zip::ZipArchive;
 
 /// So many values are enough for any picture; of larger clouds every n-th particle is taken.
@@ -31,11 +32,6 @@ impl Columns {
     }
 }
 
-struct Header {
-    shape: Vec<usize>,
-    wide: bool,
-}
-
 impl<R: Read + Seek> Archive<R> {
     pub fn open(reader: R) -> Result<Self, String> {
         ZipArchive::new(reader).map(Archive).map_err(|e| format!("is not an npz archive ({e})"))
@@ -46,7 +42,7 @@ impl<R: Read + Seek> Archive<R> {
         let damaged = |what: String| format!("has a damaged array '{name}' ({what})");
         match self.0.by_name(&format!("{name}.npy")) {
             Ok(mut entry) => {
-                let header = header(&mut entry).map_err(damaged)?;
+                let header = Header::read(&mut entry).map_err(damaged)?;
                 Ok(Some(header.shape).filter(|s| s.iter().product::<usize>() > 0))
             }
             Err(zip::result::ZipError::FileNotFound) => Ok(None),
@@ -63,11 +59,24 @@ impl<R: Read + Seek> Archive<R> {
         }
     }
 
+    /// An array of text, if it is there.
+    pub fn strings(&mut self, name: &str) -> Result<Option<Vec<String>>, String> {
+        let damaged = |what: String| format!("has a damaged array '{name}' ({what})");
+        let mut bytes = Vec::new();
+        match self.0.by_name(&format!("{name}.npy")) {
+            Ok(mut entry) => entry.read_to_end(&mut bytes).map_err(|e| damaged(e.to_string()))?,
+            Err(zip::result::ZipError::FileNotFound) => return Ok(None),
+            Err(e) => return Err(damaged(e.to_string())),
+        };
+        parse_strings(&bytes).map(Some).map_err(damaged)
+    }
+
     /// Columns of a matrix, in the order asked for; a vector is one column.
     pub fn columns(&mut self, name: &str, wanted: &[usize]) -> Result<Columns, String> {
         let damaged = |what: String| format!("has a damaged array '{name}' ({what})");
         let mut entry = self.0.by_name(&format!("{name}.npy")).map_err(|e| damaged(e.to_string()))?;
-        let header = header(&mut entry).map_err(damaged)?;
+        let header = Header::read(&mut entry).map_err(damaged)?;
+        let wide = header.is_wide().map_err(damaged)?;
         let (rows, d) = match header.shape[..] {
             [rows] => (rows, 1),
             [rows, d] => (rows, d),
@@ -78,7 +87,7 @@ impl<R: Read + Seek> Archive<R> {
         }
         let every = (rows.saturating_mul(wanted.len())).div_ceil(MOST).max(1);
         let particles = rows.div_ceil(every);
-        let size = if header.wide { 8 } else { 4 };
+        let size = if wide { 8 } else { 4 };
         let together = (BUFFER / (d * size).max(1)).clamp(1, rows.max(1));
         let mut bytes = vec![0; together * d * size];
         let mut values = vec![0.0; particles * wanted.len()];
@@ -93,7 +102,7 @@ impl<R: Read + Seek> Archive<R> {
             for (column, i) in values.chunks_exact_mut(particles).zip(wanted) {
                 let taken = chunk[(start - first) * d * size + i * size..].chunks(d * size * every);
                 for (to, from) in column[start / every..].iter_mut().zip(taken) {
-                    *to = if header.wide {
+                    *to = if wide {
                         f64::from_le_bytes(from[..8].try_into().expect("8 bytes"))
                     } else {
                         f64::from(f32::from_le_bytes(from[..4].try_into().expect("4 bytes")))
@@ -108,27 +117,6 @@ impl<R: Read + Seek> Archive<R> {
             Err(e) => Err(damaged(e.to_string())),
         }
     }
-}
-
-fn header(entry: &mut impl Read) -> Result<Header, String> {
-    let mut start = [0; 10];
-    entry.read_exact(&mut start).map_err(|e| e.to_string())?;
-    if &start[..8] != b"\x93NUMPY\x01\x00" {
-        return Err("no header".into());
-    }
-    let mut text = vec![0; usize::from(u16::from_le_bytes([start[8], start[9]]))];
-    entry.read_exact(&mut text).map_err(|e| e.to_string())?;
-    let text = String::from_utf8(text).map_err(|_| "no text header")?;
-    let between = |from: &str, to: char| Some(text.split_once(from)?.1.split_once(to)?.0);
-    let dims = between("'shape': (", ')').ok_or("no shape")?.split(',').map(str::trim);
-    let shape: Option<Vec<usize>> = dims.filter(|d| !d.is_empty()).map(|d| d.parse().ok()).collect();
-    let shape = shape.filter(|s| s.iter().try_fold(8usize, |p, n| p.checked_mul(*n)).is_some());
-    let wide = match between("'descr': '", '\'') {
-        Some("<f8") => true,
-        Some("<f4") => false,
-        _ => return Err("neither f4 nor f8".into()),
-    };
-    Ok(Header { shape: shape.ok_or("no shape")?, wide })
 }
 
 #[cfg(test)]

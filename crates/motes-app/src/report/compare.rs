@@ -1,15 +1,17 @@
 //! Several runs on one page: a table, and charts in which they lie over each other.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::page::{algorithm, escape, exact, model, note, section};
-use super::read::{Run, SummaryFile};
-use super::words::{self, decimals_for, fixed, grouped};
+use super::read::Run;
+use super::words::{self, decimals_for, fixed, grouped, minus};
+use crate::metrics;
 
 /// The page of several runs.
 pub fn several(runs: &[Run]) -> String {
     let mut out = String::new();
-    let models: std::collections::BTreeSet<&str> = runs.iter().map(model).collect();
+    let models: BTreeSet<&str> = runs.iter().map(model).collect();
     let models: Vec<&str> = models.into_iter().collect();
     let _ = writeln!(
         out,
@@ -19,7 +21,7 @@ pub fn several(runs: &[Run]) -> String {
     );
     table(&mut out, runs);
     section(&mut out, "Theta");
-    out.push_str("<div class=\"chart\" data-chart=\"overlay\" data-name=\"theta\"></div>\n");
+    out.push_str("<div class=\"chart\" data-chart=\"overlay\" data-name=\"\" data-label=\"theta\"></div>\n");
     if let Some(run) = runs.iter().filter(|r| r.theta.len() < r.d_theta).max_by_key(|r| r.d_theta) {
         note(
             &mut out,
@@ -31,14 +33,18 @@ pub fn several(runs: &[Run]) -> String {
         );
     }
     out.push_str("</section>\n");
-    for (name, title) in [("test_error", "Test error"), ("lppd", "LPPD"), ("acceptance", "Acceptance")] {
-        if runs.iter().any(|r| r.scalars.iter().any(|s| s.name == name && s.trace.len() > 1)) {
-            section(&mut out, title);
-            let _ = writeln!(
-                out,
-                "<div class=\"chart\" data-chart=\"overlay\" data-name=\"{name}\"></div></section>"
-            );
-        }
+    let scalars = runs.iter().flat_map(|r| &r.scalars).filter(|s| s.trace.len() > 1);
+    let (measured, others): (Vec<_>, Vec<_>) =
+        scalars.filter(|s| s.metric || s.averaged).partition(|s| s.metric);
+    let mut seen = BTreeSet::new();
+    for s in measured.into_iter().chain(others).filter(|s| seen.insert(&s.name)) {
+        section(&mut out, &escape(&s.title));
+        let _ = writeln!(
+            out,
+            "<div class=\"chart\" data-chart=\"overlay\" data-name=\"{}\" data-label=\"{}\"></div></section>",
+            escape(&s.name),
+            escape(&s.label),
+        );
     }
     out
 }
@@ -46,14 +52,14 @@ pub fn several(runs: &[Run]) -> String {
 /// A row for each run.
 fn table(out: &mut String, runs: &[Run]) {
     out.push_str("<section><h2>Runs</h2><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table of runs\"><table class=\"runs\"><thead><tr>");
-    let tested = runs.iter().any(|r| r.summary.as_ref().is_some_and(|s| s.metrics.is_some()));
+    let measured = metrics_of(runs);
+    let shown: Vec<metrics::Shown> = measured.iter().map(|name| metrics::shown(name)).collect();
+    let titles: Vec<String> = shown.iter().map(|s| escape(&s.title)).collect();
     let wide = runs.iter().any(|r| r.d_theta > 1);
     let theta =
         escape(runs.iter().find_map(|r| r.theta.first()).filter(|_| wide).map_or("theta", |c| &c.name));
     let mut heads = vec!["", "run", "algorithm", "N", "h", "steps", "seconds", &theta, "± error", "ESS"];
-    if tested {
-        heads.extend(["test error", "LPPD"]);
-    }
+    heads.extend(titles.iter().map(String::as_str));
     heads.push("verdict");
     for head in heads {
         let _ = write!(out, "<th scope=\"col\">{head}</th>");
@@ -74,23 +80,18 @@ fn table(out: &mut String, runs: &[Run]) {
             text("step-size"),
             grouped(s.map_or(run.reached, |s| s.steps)),
         );
-        let mean = s.and_then(|s| *s.theta.mean.as_ref()?.first()?);
+        let mean = s.and_then(|s| s.theta.mean.as_ref()?.first().copied());
         let _ = write!(
             out,
             "<td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
             exact(s.map(|s| s.time.seconds), |v| fixed(v, 3)),
             exact(mean, |v| fixed(v, decimals)),
             exact(run.theta.first().and_then(|c| c.error), |v| fixed(v, decimals)),
-            exact(s.filter(|s| s.algorithm != "em").and_then(least), |v| grouped(v.round() as u64)),
+            exact(s.and_then(|s| s.least_ess()), |v| grouped(v.round() as u64)),
         );
-        if tested {
-            let metrics = s.and_then(|s| s.metrics);
-            let _ = write!(
-                out,
-                "<td>{}</td><td>{}</td>",
-                exact(metrics.and_then(|m| m.test_error), |v| format!("{} %", fixed(100.0 * v, 2))),
-                exact(metrics.and_then(|m| m.lppd), |v| fixed(v, 4)),
-            );
+        for (name, shown) in measured.iter().zip(&shown) {
+            let value = s.and_then(|s| s.metrics.as_ref()?.get(name));
+            let _ = write!(out, "<td>{}</td>", exact(value, |v| minus(shown.text(v))));
         }
         let verdict = words::verdict(run);
         let _ = writeln!(
@@ -104,7 +105,9 @@ fn table(out: &mut String, runs: &[Run]) {
     out.push_str("</tbody></table></div></section>\n");
 }
 
-/// The smallest effective sample size of a run.
-fn least(summary: &SummaryFile) -> Option<f64> {
-    summary.diagnostics.ess.iter().flatten().copied().reduce(f64::min)
+/// The names of all metrics that any run has, in the order of the first that has them.
+pub fn metrics_of(runs: &[Run]) -> Vec<String> {
+    let all = runs.iter().filter_map(|r| r.summary.as_ref()?.metrics.as_ref()).flat_map(|m| &m.0);
+    let mut seen = BTreeSet::new();
+    all.map(|(name, _)| name.clone()).filter(|name| seen.insert(name.clone())).collect()
 }

@@ -6,8 +6,9 @@ use sha2::{Digest, Sha256};
 
 use super::blob::blob;
 use super::read::{Posterior, Run};
-use super::words::{self, decimals_for, fixed, grouped, significant};
+use super::words::{self, decimals_for, fixed, grouped, minus, significant};
 use super::{clouds, compare};
+use crate::metrics;
 
 const PAGE: &str = include_str!("assets/page.html");
 /// The look of all pages.
@@ -117,20 +118,18 @@ fn single(run: &Run) -> String {
     figures(&mut out, run);
     theta(&mut out, run);
     posterior(&mut out, run);
-    for (name, title, what) in [
-        ("test_error", "Test error along the run", "test error of the cloud at each step"),
-        ("lppd", "LPPD along the run", "log pointwise predictive density of the cloud at each step"),
-        ("acceptance", "Acceptance", "fraction of moves accepted, averaged over stretches of steps"),
-        ("h", "Step size", "step size at each step"),
-        ("particles", "Particles", "number of particles at each step"),
-    ] {
-        if run.scalars.iter().any(|s| s.name == name && s.trace.len() > 1) {
-            section(&mut out, title);
-            let _ = writeln!(
-                out,
-                "<div class=\"chart\" data-chart=\"scalar\" data-name=\"{name}\" data-what=\"{what}\"></div></section>"
-            );
-        }
+    let (metrics, others): (Vec<_>, Vec<_>) =
+        run.scalars.iter().filter(|s| s.trace.len() > 1).partition(|s| s.metric);
+    for s in metrics.into_iter().chain(others.into_iter().rev()) {
+        let along = if s.metric { " along the run" } else { "" };
+        section(&mut out, &format!("{}{along}", escape(&s.title)));
+        let _ = writeln!(
+            out,
+            "<div class=\"chart\" data-chart=\"scalar\" data-name=\"{}\" data-label=\"{}\" data-what=\"{}\"></div></section>",
+            escape(&s.name),
+            escape(&s.label),
+            escape(&s.meaning),
+        );
     }
     settings(&mut out, run);
     out
@@ -188,32 +187,36 @@ fn verdict(out: &mut String, run: &Run) {
 /// The numbers that people ask for first.
 fn figures(out: &mut String, run: &Run) {
     let Some(s) = &run.summary else { return };
-    let mut items: Vec<(&str, String, String)> = Vec::new();
-    if let ([component], Some(mean)) = (run.theta.as_slice(), s.theta.mean.as_ref().and_then(|m| *m.first()?))
-    {
+    let mut items: Vec<(String, String, String)> = Vec::new();
+    let mut add = |name: &str, value: String, more: String| items.push((escape(name), value, more));
+    if let ([component], Some(mean)) = (run.theta.as_slice(), s.theta.mean.as_ref().and_then(|m| m.first())) {
         let decimals = component.error.map_or(5, decimals_for);
         let error = component.error.map(|e| format!("± {}", fixed(e, decimals))).unwrap_or_default();
-        items.push(("theta, time average", exact(Some(mean), |v| fixed(v, decimals)), error));
+        add("theta, time average", exact(Some(*mean), |v| fixed(v, decimals)), error);
     }
-    if let Some(m) = &s.metrics {
-        let rows = s.data.as_ref().and_then(|d| d.test_rows);
-        let on = rows.map(|n| format!("of {} test rows", grouped(n))).unwrap_or_default();
-        items.push(("test error", exact(m.test_error, |v| format!("{} %", fixed(100.0 * v, 2))), on));
-        items.push(("LPPD", exact(m.lppd, |v| fixed(v, 4)), "mean per test row".into()));
+    let on = s.test_rows().map(|n| format!("on {} test rows", grouped(n))).unwrap_or_default();
+    for (name, value) in s.metrics.iter().flat_map(|m| &m.0) {
+        let shown = metrics::shown(name);
+        add(&shown.title, exact(Some(*value), |v| minus(shown.text(v))), on.clone());
     }
     let d = &s.diagnostics;
-    let ess = d.ess.iter().flatten().copied().fold(f64::INFINITY, f64::min);
-    if ess.is_finite() && s.algorithm != "em" {
-        let least = if run.d_theta > 1 { "smallest of theta's" } else { "of theta" };
-        items.push(("effective sample size", exact(Some(ess), |v| grouped(v.round() as u64)), least.into()));
+    let of = |one: &str, many: &str| if run.d_theta > 1 { many.to_string() } else { one.to_string() };
+    if let Some(ess) = s.least_ess() {
+        let least = of("of theta", "smallest of theta’s");
+        add("effective sample size", exact(Some(ess), |v| grouped(v.round() as u64)), least);
+    }
+    if let Some((_, drift)) = d.worst_drift() {
+        let most = of("sd, second half against first", "sd, second half against first: largest of theta’s");
+        add("drift", exact(Some(drift), |v| fixed(v, 2)), most);
     }
     if d.acceptance.is_some() {
-        items.push(("accepted", exact(d.acceptance, percent), "of moves".into()));
+        add("accepted", exact(d.acceptance, percent), "of moves".into());
     } else if d.shadow_acceptance.is_some() {
-        items.push(("shadow acceptance", exact(d.shadow_acceptance, percent), "one step at the end".into()));
+        add("shadow acceptance", exact(d.shadow_acceptance, percent), "one step at the end".into());
     }
-    let speed = s.time.steps_per_second.map(|v| format!("{} steps/s", words::grouped(v.round() as u64)));
-    items.push(("time", exact(Some(s.time.seconds), words::seconds), speed.unwrap_or_default()));
+    let speed = Some(s.time.steps_per_second).filter(|v| v.is_finite());
+    let speed = speed.map(|v| format!("{} steps/s", words::grouped(v.round() as u64)));
+    add("time", exact(Some(s.time.seconds), words::seconds), speed.unwrap_or_default());
     out.push_str("<dl class=\"figures\">\n");
     for (name, value, more) in items {
         let _ = writeln!(out, "<div><dt>{name}</dt><dd>{value}<small>{more}</small></dd></div>");
@@ -237,32 +240,38 @@ fn theta(out: &mut String, run: &Run) {
         note(
             out,
             format_args!(
-                "Traces of the first {} of {} components are in this report; trace.csv has the first 1,000.",
+                "Traces of the first {} of {} components are in this report; trace.csv has the first {}.",
                 run.theta.len(),
-                grouped(run.d_theta as u64)
+                grouped(run.d_theta as u64),
+                grouped(motes::LISTED as u64)
             ),
         );
     }
     if let Some(s) = run.summary.as_ref().filter(|_| run.theta.len() > 1) {
         let rows = run.theta.len().min(LISTED);
-        out.push_str("<div class=\"scroll\"><table class=\"theta\"><thead><tr><th scope=\"col\">component</th><th scope=\"col\">mean</th><th scope=\"col\">± error</th><th scope=\"col\">last</th><th scope=\"col\">ESS</th></tr></thead><tbody>\n");
+        out.push_str("<div class=\"scroll\"><table class=\"theta\"><thead><tr><th scope=\"col\">component</th><th scope=\"col\">mean</th><th scope=\"col\">± error</th><th scope=\"col\">last</th><th scope=\"col\">ESS</th><th scope=\"col\">drift</th></tr></thead><tbody>\n");
         let smallest = run.theta.iter().filter_map(|c| c.error).fold(f64::INFINITY, f64::min);
         let decimals = if smallest.is_finite() { decimals_for(smallest).min(7) } else { 5 };
         for (i, c) in run.theta.iter().take(rows).enumerate() {
-            let mean = s.theta.mean.as_ref().and_then(|m| *m.get(i)?);
-            let last = s.theta.last.get(i).copied().flatten();
+            let mean = s.theta.mean.as_ref().and_then(|m| m.get(i).copied());
+            let last = s.theta.last.get(i).copied();
             let ess = s.diagnostics.ess.get(i).copied().flatten();
             let _ = writeln!(
                 out,
-                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                 escape(&c.name),
                 exact(mean, |v| fixed(v, decimals)),
                 exact(c.error, |v| fixed(v, decimals)),
                 exact(last, |v| fixed(v, decimals)),
                 exact(ess, |v| grouped(v.round() as u64)),
+                exact(c.drift, |v| fixed(v, 2)),
             );
         }
         out.push_str("</tbody></table></div>\n");
+        note(
+            out,
+            "Drift is how far a component moved from the first to the second half of the steps after burn-in, in its standard deviations.",
+        );
     }
     out.push_str("</section>\n");
 }
@@ -397,11 +406,14 @@ fn settings(out: &mut String, run: &Run) {
         let _ = writeln!(out, "<div{long}><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value));
     }
     out.push_str("</dl>\n");
+    // Other models may remember other things of their data.
     if let Some(data) = run.summary.as_ref().and_then(|s| s.data.as_ref())
-        && let (Some(target), [zero, one]) = (&data.target, data.classes.as_slice())
+        && let Some(target) = data["target"].as_str()
+        && let Some([zero, one]) = data["classes"].as_array().map(Vec::as_slice)
+        && let (Some(zero), Some(one)) = (zero.as_str(), one.as_str())
     {
-        let rows =
-            data.train_rows.map(|n| format!(" {} rows were trained on.", grouped(n))).unwrap_or_default();
+        let rows = data["train_rows"].as_u64();
+        let rows = rows.map(|n| format!(" {} rows were trained on.", grouped(n))).unwrap_or_default();
         note(
             out,
             format_args!(

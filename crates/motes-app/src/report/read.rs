@@ -4,12 +4,15 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use motes::columns;
+use motes::{LISTED, Summary};
 use serde_json::Value;
 
 use super::clouds::Archive;
 use super::stats::{Marginal, marginal};
 use super::thin::{Decimator, Moments, Smoothed, Thinned};
+use super::words;
+use crate::metrics;
 
 /// How much of a run goes into a report.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +39,7 @@ pub struct Run {
     /// The last step of the trace.
     pub reached: u64,
     /// Of a finished run.
-    pub summary: Option<SummaryFile>,
+    pub summary: Option<Summary>,
     pub theta: Vec<Component>,
     /// How many components there are, traced or not.
     pub d_theta: usize,
@@ -64,15 +67,25 @@ pub struct Component {
     pub trace: Vec<(u64, f64)>,
     /// The time average after burn-in, as it develops.
     pub average: Vec<(u64, f64)>,
-    /// The standard error of the time average, where the effective sample size is known.
+    /// The Monte Carlo error of the time average, as the summary has it.
     pub error: Option<f64>,
-    /// How far the average moved from the first to the second half of the steps after burn-in, in standard deviations.
+    /// How far it moved from the first to the second half of the steps after burn-in, in standard deviations.
     pub drift: Option<f64>,
 }
 
 /// A scalar column of the trace.
 pub struct Scalar {
-    pub name: &'static str,
+    pub name: String,
+    /// The title of its chart.
+    pub title: String,
+    /// What it is called beside the axis.
+    pub label: String,
+    /// What it is, in a clause.
+    pub meaning: String,
+    /// Whether a model gives it.
+    pub metric: bool,
+    /// Whether a chart shows averages over stretches of steps.
+    pub averaged: bool,
     pub trace: Vec<(u64, f64)>,
 }
 
@@ -95,76 +108,10 @@ pub struct Coordinate {
     pub marginal: Option<Marginal>,
 }
 
-/// summary.json, as far as a report shows it.
-#[derive(Deserialize)]
-pub struct SummaryFile {
-    pub algorithm: String,
-    pub steps: u64,
-    pub theta: Theta,
-    pub posterior: Option<MeanVar>,
-    pub metrics: Option<Metrics>,
-    #[serde(default, deserialize_with = "lenient")]
-    pub data: Option<Data>,
-    pub diagnostics: Diagnostics,
-    pub time: Time,
-}
-
-#[derive(Deserialize)]
-pub struct Theta {
-    pub names: Vec<String>,
-    pub last: Vec<Option<f64>>,
-    pub mean: Option<Vec<Option<f64>>>,
-}
-
-#[derive(Deserialize)]
-pub struct MeanVar {
-    pub mean: Vec<Option<f64>>,
-    pub var: Vec<Option<f64>>,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-pub struct Metrics {
-    pub test_error: Option<f64>,
-    pub lppd: Option<f64>,
-}
-
-/// What a model remembers of its data; the report needs the names, and another model may remember other things.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-pub struct Data {
-    pub target: Option<String>,
-    pub classes: Vec<String>,
-    pub features: Vec<String>,
-    pub intercept: bool,
-    pub train_rows: Option<u64>,
-    pub test_rows: Option<u64>,
-}
-
-fn lenient<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<Data>, D::Error> {
-    let value = Value::deserialize(source)?;
-    Ok(serde_json::from_value(value).ok())
-}
-
-#[derive(Deserialize)]
-pub struct Diagnostics {
-    #[serde(default)]
-    pub ess: Vec<Option<f64>>,
-    pub acceptance: Option<f64>,
-    pub shadow_acceptance: Option<f64>,
-    pub verdict: String,
-    pub advice: Option<String>,
-}
-
-#[derive(Deserialize)]
-pub struct Time {
-    pub seconds: f64,
-    pub steps_per_second: Option<f64>,
-}
-
 /// Reads a run directory.
 pub fn run(dir: &Path, limits: Limits, with_posterior: bool) -> Result<Run, String> {
     let config = config(dir)?;
-    let summary = summary(dir)?;
+    let summary = Summary::read(dir).map_err(|e| e.to_string())?;
     let whole = |key: &str| config.get(key).and_then(Value::as_u64);
     let steps = whole("steps").or(summary.as_ref().map(|s| s.steps)).unwrap_or(0);
     let burn_in = whole("burn-in").unwrap_or(steps / 2);
@@ -174,7 +121,7 @@ pub fn run(dir: &Path, limits: Limits, with_posterior: bool) -> Result<Run, Stri
         steps,
         burn_in,
         reached: 0,
-        d_theta: summary.as_ref().map_or(0, |s| s.theta.names.len()),
+        d_theta: summary.as_ref().map_or(0, |s| s.d_theta),
         summary,
         theta: Vec::new(),
         scalars: Vec::new(),
@@ -216,22 +163,6 @@ fn flat(text: &str) -> Result<serde_json::Map<String, Value>, String> {
     Ok(all)
 }
 
-fn summary(dir: &Path) -> Result<Option<SummaryFile>, String> {
-    let path = dir.join("summary.json");
-    let bytes = match std::fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(format!("cannot read {}: {e}; check the permissions", path.display())),
-    };
-    serde_json::from_slice(&bytes).map(Some).map_err(|e| {
-        format!(
-            "{} cannot be understood ({e}); write it again with `motes resume {}`",
-            path.display(),
-            dir.display()
-        )
-    })
-}
-
 /// A setting as people read it.
 fn plain(value: &Value, most: usize) -> String {
     let text = match value {
@@ -254,16 +185,39 @@ fn short(text: &str, most: usize) -> String {
     clean
 }
 
-/// The scalar columns that may follow theta, in their order.
-const SCALARS: [&str; 5] = ["h", "particles", "acceptance", "test_error", "lppd"];
-
 struct Traced {
     name: String,
     column: usize,
     rows: Decimator,
     average: Thinned,
     moments: Moments,
-    first_half: Moments,
+}
+
+/// The scalar of a column that follows theta.
+fn scalar(name: &str) -> Scalar {
+    let (trace, name) = (Vec::new(), name.to_string());
+    if let Some(c) = columns::all::<f64>().into_iter().find(|c| c.name == name) {
+        let (title, meaning) = (c.title.to_string(), c.meaning.to_string());
+        return Scalar {
+            title,
+            label: name.clone(),
+            meaning,
+            metric: false,
+            averaged: c.averaged,
+            trace,
+            name,
+        };
+    }
+    let shown = metrics::shown(&name);
+    let meaning = format!("{} of the cloud at each step", shown.meaning);
+    let title = words::capital(&shown.title);
+    Scalar { title, label: shown.title, meaning, metric: true, averaged: false, trace, name }
+}
+
+/// A column as it is read, by its place.
+enum Drawn {
+    Steps(usize, Decimator),
+    Averages(usize, Smoothed),
 }
 
 fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
@@ -281,7 +235,7 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
         return Err(failed(&"it does not begin with the column k"));
     }
     let theta_count = match &run.summary {
-        Some(s) => s.theta.names.len().min(1000),
+        Some(s) => s.d_theta.min(LISTED),
         None => names.len() - 1 - scalars_at_end(&names),
     }
     .min(names.len() - 1);
@@ -294,16 +248,18 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
         rows: Decimator::new(stretches),
         average: Thinned::new(stretches / 2),
         moments: Moments::default(),
-        first_half: Moments::default(),
     };
     let mut theta: Vec<Traced> = (1..=shown).map(|i| column(short(&names[i], limits.name), i)).collect();
-    let scalar = |i: usize| SCALARS.iter().find(|s| **s == names[i]).map(|s| column(s.to_string(), i));
-    let mut scalars: Vec<Traced> = (1 + theta_count..names.len()).filter_map(scalar).collect();
-    // Accept-reject of a whole cloud is 0 or 1 at each step: only averages can be seen.
-    let mut accepted = Smoothed::new(60);
-
-    let end = run.summary.as_ref().map_or(run.steps, |s| s.steps);
-    let half = run.burn_in + (end - run.burn_in.min(end)) / 2;
+    let mut scalars: Vec<(Scalar, Drawn)> = (1 + theta_count..names.len())
+        .map(|i| {
+            let scalar = scalar(&short(&names[i], limits.name));
+            let drawn = match scalar.averaged {
+                true => Drawn::Averages(i, Smoothed::new(60)),
+                false => Drawn::Steps(i, Decimator::new(stretches)),
+            };
+            (scalar, drawn)
+        })
+        .collect();
     let mut pending: Option<csv::ByteRecord> = None;
     let mut record = csv::ByteRecord::new();
     let mut take = |row: &csv::ByteRecord, run: &mut Run| {
@@ -315,16 +271,12 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
             if k > run.burn_in && value.is_finite() {
                 t.moments.push(value);
                 t.average.push(k, t.moments.mean);
-                if k <= half {
-                    t.first_half.push(value);
-                }
             }
         }
-        for s in &mut scalars {
-            let value = number(row, s.column).unwrap_or(f64::NAN);
-            match s.name.as_str() {
-                "acceptance" => accepted.push(k, value),
-                _ => s.rows.push(k, value),
+        for (_, drawn) in &mut scalars {
+            match drawn {
+                Drawn::Averages(i, stretches) => stretches.push(k, number(row, *i).unwrap_or(f64::NAN)),
+                Drawn::Steps(i, rows) => rows.push(k, number(row, *i).unwrap_or(f64::NAN)),
             }
         }
     };
@@ -341,28 +293,26 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
     if let Some(row) = pending.filter(|row| !cut && row.len() == names.len()) {
         take(&row, run);
     }
-    // EM moves to its limit and stays there: its spread is no error.
-    let sampled = run.summary.as_ref().filter(|s| s.algorithm != "em");
-    let ess = |i: usize| sampled.and_then(|s| *s.diagnostics.ess.get(i)?);
+    let summary = run.summary.as_ref();
     run.theta = theta
         .into_iter()
         .enumerate()
-        .map(|(i, t)| {
-            let variance = t.moments.variance().filter(|v| *v > 0.0);
-            let error = ess(i).zip(variance).map(|(ess, v)| (v / ess).sqrt());
-            let moved = 2.0 * (t.moments.mean - t.first_half.mean).abs();
-            Component {
-                error: error.filter(|e| e.is_finite()),
-                drift: variance.filter(|_| sampled.is_some()).map(|v| moved / v.sqrt()),
-                trace: t.rows.points(),
-                average: t.average.points(),
-                name: t.name,
-            }
+        .map(|(i, t)| Component {
+            error: summary.and_then(|s| *s.theta.mc_error.get(i)?),
+            drift: summary.and_then(|s| *s.diagnostics.drift.get(i)?),
+            trace: t.rows.points(),
+            average: t.average.points(),
+            name: t.name,
         })
         .collect();
-    let named = |name: &str| SCALARS.iter().find(|s| **s == name).copied().unwrap_or("scalar");
-    let shown = |s: &Traced| if s.name == "acceptance" { accepted.points() } else { s.rows.points() };
-    run.scalars = scalars.iter().map(|s| Scalar { name: named(&s.name), trace: shown(s) }).collect();
+    let drawn = |(scalar, drawn): (Scalar, Drawn)| {
+        let trace = match drawn {
+            Drawn::Averages(_, stretches) => stretches.points(),
+            Drawn::Steps(_, rows) => rows.points(),
+        };
+        Scalar { trace, ..scalar }
+    };
+    run.scalars = scalars.into_iter().map(drawn).collect();
     Ok(())
 }
 
@@ -377,9 +327,11 @@ fn last_byte(file: &mut File) -> std::io::Result<Option<u8>> {
     Ok(Some(byte[0]))
 }
 
+/// How many scalars an unfinished run has, whose summary would tell: those at the end that have well-known names.
 fn scalars_at_end(names: &[String]) -> usize {
+    let order: Vec<&str> = columns::all::<f64>().iter().map(|c| c.name).chain(metrics::known()).collect();
     let mut left = names.len();
-    for scalar in SCALARS.iter().rev() {
+    for scalar in order.iter().rev() {
         // Column 1 is theta whatever its name.
         if left > 2 && names[left - 1] == *scalar {
             left -= 1;
@@ -392,7 +344,7 @@ fn number(row: &csv::ByteRecord, column: usize) -> Option<f64> {
     std::str::from_utf8(row.get(column)?).ok()?.parse().ok()
 }
 
-fn posterior(dir: &Path, summary: &SummaryFile, limits: Limits) -> Result<Option<Posterior>, String> {
+fn posterior(dir: &Path, summary: &Summary, limits: Limits) -> Result<Option<Posterior>, String> {
     let path = dir.join("posterior.npz");
     let file = match File::open(&path) {
         Ok(file) => BufReader::with_capacity(1 << 16, file),
@@ -403,11 +355,7 @@ fn posterior(dir: &Path, summary: &SummaryFile, limits: Limits) -> Result<Option
         .map_err(|e| format!("{} {e}; write it again with `motes resume {}`", path.display(), dir.display()))
 }
 
-fn marginals(
-    file: BufReader<File>,
-    summary: &SummaryFile,
-    limits: Limits,
-) -> Result<Option<Posterior>, String> {
+fn marginals(file: BufReader<File>, summary: &Summary, limits: Limits) -> Result<Option<Posterior>, String> {
     let mut archive = Archive::open(file)?;
     // An array that is not there is no defect: em has no cloud, and some runs keep none but the last.
     let (mut array, mut shape) = ("clouds", archive.shape("clouds")?);
@@ -416,10 +364,7 @@ fn marginals(
     }
     let d = shape.as_ref().and_then(|s| s.get(1).copied());
     let moments = match &summary.posterior {
-        Some(listed) => {
-            let numbers = |v: &[Option<f64>]| v.iter().map(|v| v.unwrap_or(f64::NAN)).collect();
-            Some((numbers(&listed.mean), numbers(&listed.var)))
-        }
+        Some(listed) => Some((listed.mean.clone(), listed.var.clone())),
         None => archive.vector("mean")?.zip(archive.vector("var")?),
     };
     let moments = moments.filter(|(m, v): &(Vec<f64>, Vec<f64>)| {
@@ -433,7 +378,10 @@ fn marginals(
     order.truncate(limits.coordinates);
     let columns = shape.is_some().then(|| archive.columns(array, &order)).transpose()?;
     let points = if order.len() <= 200 { 128 } else { 64 };
-    let name = names(summary.data.as_ref(), d, limits);
+    let names = match &summary.posterior {
+        Some(listed) => listed.names.clone(),
+        None => archive.strings("x_names")?.unwrap_or_default(),
+    };
     let mut rows: Vec<Coordinate> = Vec::with_capacity(order.len());
     for (place, i) in order.into_iter().enumerate() {
         let values = columns.as_ref().map(|c| c.get(place));
@@ -446,7 +394,7 @@ fn marginals(
             }
         };
         rows.push(Coordinate {
-            name: name(i),
+            name: names.get(i).map_or_else(|| format!("x[{i}]"), |name| short(name, limits.name)),
             mean,
             var,
             marginal: values.and_then(|v| marginal(v, points)),
@@ -456,13 +404,4 @@ fn marginals(
     rows.sort_by(|a, b| width(b).total_cmp(&width(a)));
     let (particles, of_particles) = columns.map_or((0, 0), |c| (c.particles, c.of_particles));
     Ok(Some(Posterior { rows, total: d, particles, of_particles, last_cloud_only: array == "particles" }))
-}
-
-/// How coordinates are called: by the features of the data where each has one.
-fn names(data: Option<&Data>, d: usize, limits: Limits) -> impl Fn(usize) -> String + '_ {
-    let data = data.filter(|data| data.features.len() + usize::from(data.intercept) == d);
-    move |i| match data {
-        Some(data) => data.features.get(i).map_or("intercept".into(), |name| short(name, limits.name)),
-        None => format!("x[{i}]"),
-    }
 }

@@ -3,9 +3,12 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use super::compare::metrics_of;
 use super::read::{Limits, Run, run};
 use crate::Error;
+use crate::metrics::{Shown, shown};
 use crate::numbers::{grouped, thousands};
+use crate::show;
 use motes::sentence::{Face, render};
 
 /// At most this many components of theta have a column.
@@ -18,16 +21,15 @@ pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) ->
         .iter()
         .find(|r| !r.theta.is_empty())
         .map_or(Vec::new(), |r| r.theta.iter().map(|c| c.name.clone()).collect());
-    let tested = runs.iter().any(|r| r.summary.as_ref().is_some_and(|s| s.metrics.is_some()));
+    let measured: Vec<(String, Shown)> =
+        metrics_of(&runs).into_iter().map(|name| (name.clone(), shown(&name))).collect();
     let mut rows: Vec<Vec<String>> = vec![Vec::new()];
     rows[0].extend(["algorithm", "steps", "seconds"].map(String::from));
     for name in theta.iter().take(COLUMNS) {
         rows[0].extend([name.clone(), "+/-".into()]);
     }
     rows[0].push("ESS".into());
-    if tested {
-        rows[0].extend(["error %", "LPPD"].map(String::from));
-    }
+    rows[0].extend(measured.iter().map(|(_, shown)| shown.head()));
     rows[0].push("verdict".into());
     for ((run, name), problem) in runs.iter().zip(names).zip(problems) {
         let s = run.summary.as_ref();
@@ -38,17 +40,13 @@ pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) ->
             number(s.map(|s| s.time.seconds), 3),
         ];
         for i in 0..theta.len().min(COLUMNS) {
-            row.push(number(s.and_then(|s| *s.theta.mean.as_ref()?.get(i)?), 5));
+            row.push(number(s.and_then(|s| s.theta.mean.as_ref()?.get(i).copied()), 5));
             row.push(number(run.theta.get(i).and_then(|c| c.error), 5));
         }
-        let ess = s.map_or(f64::INFINITY, |s| {
-            s.diagnostics.ess.iter().flatten().copied().fold(f64::INFINITY, f64::min)
-        });
-        row.push(if ess.is_finite() { grouped(ess) } else { "-".into() });
-        if tested {
-            let metrics = s.and_then(|s| s.metrics);
-            row.push(number(metrics.and_then(|m| m.test_error).map(|e| 100.0 * e), 2));
-            row.push(number(metrics.and_then(|m| m.lppd), 4));
+        row.push(s.and_then(|s| s.least_ess()).map_or("-".into(), grouped));
+        for (name, shown) in &measured {
+            let value = s.and_then(|s| s.metrics.as_ref()?.get(name));
+            row.push(value.map_or("-".into(), |v| shown.number(v)));
         }
         let verdict = s.map(|s| s.diagnostics.verdict.clone());
         row.push(if problem.is_some() { "diverged".into() } else { verdict.unwrap_or("-".into()) });
@@ -70,9 +68,9 @@ pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) ->
     }
     out.push('\n');
     for ((run, name), problem) in runs.iter().zip(names).zip(problems) {
-        let advice = run.summary.as_ref().and_then(|s| s.diagnostics.advice.as_ref());
-        if let Some(advice) = problem.as_ref().or(advice) {
-            let _ = writeln!(out, "  {name}: {}", render(advice, Face::Shell));
+        let advice = || run.summary.as_ref().and_then(|s| show::advice(s, Face::Shell));
+        if let Some(advice) = problem.as_ref().map(|p| render(p, Face::Shell)).or_else(advice) {
+            let _ = writeln!(out, "  {name}: {advice}");
         }
     }
     Ok(out)

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use motes::sentence::{Face, render};
+
 use super::read::Run;
 use crate::numbers::thousands;
+use crate::show;
 
 /// A number with a number of decimals and a true minus sign; very large ones in powers of ten.
 pub fn fixed(value: f64, decimals: usize) -> String {
@@ -29,7 +32,8 @@ pub fn significant(value: f64, digits: usize) -> String {
     fixed(value, (digits as i32 - 1 - size).max(0) as usize)
 }
 
-fn minus(text: String) -> String {
+/// A number as text with a true minus sign.
+pub fn minus(text: String) -> String {
     match text.strip_prefix('-') {
         // No sign on what is rounded to zero.
         Some(rest) if rest.chars().all(|c| c == '0' || c == '.') => rest.to_string(),
@@ -91,9 +95,6 @@ pub struct Verdict {
 /// Below so many effective samples, a mean's error is itself poorly known.
 const FEW: f64 = 100.0;
 
-/// Halves that differ by more are a trend: a straight line gives 1.7, ten independent draws about 0.6.
-const DRIFT: f64 = 1.6;
-
 /// The verdict in words, and what to do.
 pub fn verdict(run: &Run) -> Verdict {
     let resume = format!("motes resume {}", shell(&run.dir));
@@ -133,7 +134,9 @@ fn judged(run: &Run, resume: &str) -> Verdict {
             "still-moving" => "Theta was still moving".into(),
             other => sentence(&other.replace('-', " ")),
         };
-        let advice = d.advice.as_deref().map(sentence).unwrap_or("Motes gives no advice for this.".into());
+        let advice = show::advice(summary, Face::Shell)
+            .map(|a| sentence(&a))
+            .unwrap_or("Motes gives no advice for this.".into());
         return Verdict { tone: "bad", title, text: vec![advice], command: None };
     }
     let mut text = Vec::new();
@@ -145,29 +148,13 @@ fn judged(run: &Run, resume: &str) -> Verdict {
             significant(100.0 * a, 3)
         ));
     }
-    if summary.algorithm == "em" {
+    if summary.particles.is_none() {
         text.push(
-            "EM is exact: there is no sampling error. It has converged once the trace below is flat.".into(),
+            "The algorithm is exact: there is no sampling error. It has converged once the trace below is flat.".into(),
         );
         return Verdict { tone: "good", title: "No problem found".into(), text, command: None };
     }
-    let (moving, drift) = run
-        .theta
-        .iter()
-        .filter_map(|c| Some((c.name.as_str(), c.drift?)))
-        .fold(("theta", 0.0), |worst, c| if c.1 > worst.1 { c } else { worst });
-    if drift > DRIFT {
-        text.push(format!(
-            "But {moving} may not have settled: from the first to the second half of the steps after burn-in its average moved by {} standard deviations. Start again with more steps:",
-            significant(drift, 2)
-        ));
-        let (steps, burn_in) = (summary.steps.saturating_mul(4), summary.steps.saturating_mul(2));
-        let config = shell(&run.dir.join("config.toml"));
-        let command = format!("motes fit --config {config} --steps {steps} --burn-in {burn_in}");
-        let title = "Theta may still be moving".into();
-        return Verdict { tone: "care", title, text, command: Some(command) };
-    }
-    let least = d.ess.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+    let least = summary.least_ess().unwrap_or(f64::INFINITY);
     if least.is_infinite() && run.theta.iter().any(|c| !c.trace.is_empty()) {
         text.push(
             "There are too few steps after burn-in to say how good the averages are. More steps help:".into(),
@@ -190,16 +177,20 @@ fn judged(run: &Run, resume: &str) -> Verdict {
     Verdict { tone: "care", title: "Sound, but short".into(), text, command: Some(command) }
 }
 
-/// A sentence from a clause: a capital unless it starts with a symbol such as h, and a full stop.
-fn sentence(clause: &str) -> String {
-    let clause = &*motes::sentence::render(clause, motes::sentence::Face::Shell);
-    let mut chars = clause.chars();
+/// A text with a capital, unless it starts with a symbol such as h.
+pub fn capital(text: &str) -> String {
+    let mut chars = text.chars();
     let first = chars.next();
     let word = chars.clone().next().is_some_and(char::is_alphabetic);
-    let mut out: String = match first {
+    match first {
         Some(c) if word => c.to_uppercase().chain(chars).collect(),
-        _ => clause.to_string(),
-    };
+        _ => text.to_string(),
+    }
+}
+
+/// A sentence from a clause: a capital unless it starts with a symbol such as h, and a full stop.
+fn sentence(clause: &str) -> String {
+    let mut out = capital(&render(clause, Face::Shell));
     if !out.ends_with(['.', '!', '?']) {
         out.push('.');
     }

@@ -37,7 +37,7 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
 
 fn start(config: GeneratorConfig, how: How, from: From) -> Result<Ended, String> {
     let pool = job::pool(how.threads)?;
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::listen();
     let mut plan = pool.install(|| Plan::new(config, None, &told(how.quiet)))?;
     plan.report = !how.no_report;
     if plan.config.labels.is_some() {

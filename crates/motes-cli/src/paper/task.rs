@@ -190,9 +190,8 @@ impl Task {
         outcome.theta_mean = state.averages.theta_mean().unwrap_or_default();
         outcome.theta_variance = (0..model.d_theta()).map(|i| state.batches.variance(i)).collect();
         if self.keep.metrics {
-            let metrics = summary.metrics;
-            outcome.test_error = metrics.map(|m| m.test_error);
-            outcome.lppd = metrics.map(|m| m.lppd);
+            let named = |name: &str| summary.metrics.as_ref().and_then(|m| m.get(name));
+            (outcome.test_error, outcome.lppd) = (named("test_error"), named("lppd"));
         }
         let gaussian = (settings.algorithm == &MEAN_FIELD).then(|| {
             let (mean, variance) = motes::summary::posterior_moments(model, &state).expect("a Gaussian");
@@ -247,8 +246,8 @@ impl<F: Real> Observer<F> for Watcher<'_> {
             let row = std::iter::once(info.k as f64).chain(info.theta.iter().copied());
             self.outcome.trace.push(row.collect());
         }
-        if let Some(metrics) = info.metrics {
-            self.outcome.lppds.push((info.k, metrics.lppd));
+        if let Some(lppd) = info.metrics.and_then(|m| m.get("lppd")) {
+            self.outcome.lppds.push((info.k, lppd));
         }
         if self.keep.variance && info.k > 0 {
             let [count, sum, squares] = &mut self.moments;

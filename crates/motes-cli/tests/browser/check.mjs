@@ -56,6 +56,8 @@ for (const run of ["logistic", "toy", "pmgd", "mh", "em", "wide", "nasty", "pqn"
     assert.equal(mean.exact, truth.theta.mean[0]);
     assert.ok(Math.abs(plain(mean.shown) - mean.exact) < 1e-2, mean.shown);
     assert.equal(figures.time.exact, truth.time.seconds);
+    assert.equal(data.theta[0].error, truth.theta.mc_error[0]);
+    assert.equal(data.theta[0].drift, truth.diagnostics.drift[0]);
     if (truth.metrics) {
       assert.equal(figures["test error"].exact, truth.metrics.test_error);
       assert.ok(Math.abs(plain(figures["test error"].shown) - 100 * truth.metrics.test_error) < 0.006);
@@ -65,9 +67,8 @@ for (const run of ["logistic", "toy", "pmgd", "mh", "em", "wide", "nasty", "pqn"
     if (truth.posterior) {
       const shown = await page.$$eval("table.intervals tbody tr", (rows) => rows.map((r) => [...r.cells].map((c) => c.textContent)));
       assert.equal(shown.length, truth.posterior.mean.length);
-      const names = truth.data ? truth.data.features : truth.posterior.mean.map((_, i) => `x[${i}]`);
       for (const [name, mean, sd] of shown) {
-        const i = names.indexOf(name);
+        const i = truth.posterior.names.indexOf(name);
         assert.ok(i >= 0, name);
         assert.ok(Math.abs(plain(mean) - truth.posterior.mean[i]) < 1e-2, `${name}: ${mean}`);
         assert.ok(Math.abs(plain(sd) - Math.sqrt(truth.posterior.var[i])) < 1e-2, `${name}: ${sd}`);
@@ -189,7 +190,7 @@ await check("names from data stay text", async () => {
 
 await check("runs are compared by steps and by time", async () => {
   const page = await open("toy-runs.html");
-  const chart = '[data-chart="overlay"][data-name="theta"]';
+  const chart = '[data-chart="overlay"][data-label="theta"]';
   assert.equal(await page.locator(`${chart} path.line`).count(), 4);
   await page.locator(chart).getByLabel("by time").check();
   assert.equal(await page.locator(`${chart} path.line`).count(), 3);

@@ -56,8 +56,11 @@ awk -F, 'NR == 1 { print "k,alpha,beta,gamma"; next } { print $1 "," $2 "," 2 * 
 node -e '
   const s = JSON.parse(require("fs").readFileSync("toy/summary.json"));
   const times = (v) => [v, 2 * v, -v];
-  s.theta = { names: ["alpha", "beta", "gamma"], last: times(s.theta.last[0]), mean: times(s.theta.mean[0]) };
+  const { last, mean, mc_error } = s.theta;
+  s.d_theta = 3;
+  s.theta = { names: ["alpha", "beta", "gamma"], last: times(last[0]), mean: times(mean[0]), mc_error: times(mc_error[0]).map(Math.abs) };
   s.diagnostics.ess = times(s.diagnostics.ess[0]).map(Math.abs);
+  s.diagnostics.drift = times(s.diagnostics.drift[0]);
   console.log(JSON.stringify(s));
 ' > three/summary.json
 "$motes" report three

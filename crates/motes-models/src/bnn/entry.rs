@@ -315,10 +315,6 @@ impl Problem for Network {
 struct Inputs(Remember);
 
 impl Predictor for Inputs {
-    fn final_cloud_is_enough(&self) -> bool {
-        true
-    }
-
     fn width(&self) -> usize {
         (self.0.inputs + self.0.classes.len()) * self.0.hidden
     }

@@ -335,6 +335,10 @@ impl<F: Real> Model<F> for Bnn<F> {
         Some(self.labels.len())
     }
 
+    fn predicts_from_final_cloud(&self) -> bool {
+        true
+    }
+
     fn predictive(&self) -> Option<&dyn Predictive<F>> {
         self.test.as_ref().map(|test| test as &dyn Predictive<F>)
     }

@@ -3,11 +3,11 @@
 use motes::Real;
 use motes::blocks::for_each;
 use motes::model::Predictive;
-use motes::summary::Metrics;
 
 use super::design::Design;
 use super::network::Pass;
 use super::{Labelled, Products};
+use crate::data::METRICS;
 
 /// Particles whose probabilities are computed together before they are added up in order.
 const GROUP: usize = 16;
@@ -55,12 +55,12 @@ fn log_sum_exp(logs: &[f64]) -> f64 {
 }
 
 impl<F: Real> Predictive<F> for TestSet<F> {
-    fn state_len(&self) -> usize {
-        2 * self.classes * self.labels.len()
+    fn names(&self) -> Vec<String> {
+        METRICS.map(String::from).to_vec()
     }
 
-    fn final_cloud_only(&self) -> bool {
-        true
+    fn state_len(&self) -> usize {
+        2 * self.classes * self.labels.len()
     }
 
     fn accumulate(&self, x: &[F], state: &mut [f64]) {
@@ -93,7 +93,7 @@ impl<F: Real> Predictive<F> for TestSet<F> {
         }
     }
 
-    fn metrics(&self, state: &[f64]) -> Metrics {
+    fn metrics(&self, state: &[f64], out: &mut [f64]) {
         let (mut wrong, mut lppd) = (0, 0.0);
         for (logs, label) in self.logarithms(state).zip(&self.labels) {
             let label = usize::from(*label);
@@ -102,6 +102,6 @@ impl<F: Real> Predictive<F> for TestSet<F> {
             lppd += logs[label] - log_sum_exp(&logs);
         }
         let n = self.labels.len() as f64;
-        Metrics { test_error: wrong as f64 / n, lppd: lppd / n }
+        out.copy_from_slice(&[wrong as f64 / n, lppd / n]);
     }
 }

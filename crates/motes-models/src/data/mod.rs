@@ -4,6 +4,7 @@ mod classification;
 mod csv;
 mod idx;
 mod images;
+mod reading;
 mod resize;
 pub mod rows;
 mod split;
@@ -15,8 +16,11 @@ pub use classification::{
     Classification, Features, classification, classification_like, column, features, multiclass,
 };
 pub use csv::{Table, read_table};
-pub use idx::{ImageTask, Images, TaskOptions, looks_like_idx, mnist, read_images, read_labels, read_planes};
+pub use idx::{
+    ImageTask, Images, TaskOptions, first_labels, looks_like_idx, mnist, read_images, read_labels,
+};
 pub use images::{Decoded, ImageSet, SIDE, byte_of, value_of, write_grid};
+pub use reading::{read_file, read_file_of};
 pub use split::{Split, train_test_split};
 pub use standardize::Moments;
 
@@ -30,6 +34,10 @@ impl DataError {
         DataError(sentence)
     }
 }
+
+/// What the metrics of classifiers are called: the fraction of test rows that are misclassified, and the mean log
+/// pointwise predictive density.
+pub(crate) const METRICS: [&str; 2] = ["test_error", "lppd"];
 
 /// The embedded data set: Breast Cancer Wisconsin (Original), W. H. Wolberg, CC BY 4.0; see data/README.md.
 pub mod wisconsin {

@@ -203,10 +203,6 @@ impl Problem for Regression {
 struct Rows(Remember);
 
 impl Predictor for Rows {
-    fn final_cloud_is_enough(&self) -> bool {
-        false
-    }
-
     fn width(&self) -> usize {
         self.0.inputs + usize::from(self.0.intercept)
     }

@@ -5,11 +5,10 @@ use std::convert::Infallible;
 use motes::Real;
 use motes::blocks::{INLINE_NANOSECONDS, for_each, for_each2};
 use motes::model::Predictive;
-use motes::summary::Metrics;
 
 use super::kernels::{add_probabilities, lanes, tile_vectors};
 use super::rows::{Rows, View};
-use crate::data::Classification;
+use crate::data::{Classification, METRICS};
 
 /// Below 2^this, a probability's own digits are at risk and sums are taken relative to the largest.
 const TINY: f64 = -900.0;
@@ -55,6 +54,10 @@ impl TestSet {
 
 /// The state is the number of particles, then for each distinct row m and s such that e^m s is the sum of p over the particles.
 impl<F: Real> Predictive<F> for TestSet {
+    fn names(&self) -> Vec<String> {
+        METRICS.map(String::from).to_vec()
+    }
+
     fn state_len(&self) -> usize {
         1 + 2 * self.weights.len()
     }
@@ -83,7 +86,7 @@ impl<F: Real> Predictive<F> for TestSet {
     }
 
     /// The fraction of rows whose label has mean probability below 1/2 (erratum 9), and the mean of the logarithm of that probability.
-    fn metrics(&self, state: &[f64]) -> Metrics {
+    fn metrics(&self, state: &[f64], out: &mut [f64]) {
         let (count, points) = state.split_at(1);
         let (mut wrong, mut lppd) = (0.0, 0.0);
         for (point, w) in points.chunks_exact(2).zip(&self.weights) {
@@ -94,7 +97,7 @@ impl<F: Real> Predictive<F> for TestSet {
             lppd += w * (point[0] + mean.ln());
         }
         let total = self.rows.given as f64;
-        Metrics { test_error: wrong / total, lppd: lppd / total }
+        out.copy_from_slice(&[wrong / total, lppd / total]);
     }
 }
 

@@ -8,11 +8,8 @@ from typing import Any, Callable, List, Mapping, Sequence
 import numpy as np
 
 from . import _arrays
-from ._core import Problem, check as _check
+from ._core import Problem, check as _check, trace_columns
 from ._registry import models
-
-#: What a trace records besides theta.
-_COLUMNS = ("k", "h", "particles", "acceptance", "test_error", "lppd")
 
 
 class Model:
@@ -113,7 +110,7 @@ class Model:
         if unknown := set(of) - {"theta", "x"}:
             raise ValueError(f"names has the keys {sorted(unknown)}; give 'theta' and 'x'")
         self.theta_names = _names("names of theta", of.get("theta"), self.d_theta, "theta")
-        if taken := [n for n in self.theta_names if n in _COLUMNS]:
+        if taken := [n for n in self.theta_names if n in trace_columns()]:
             raise ValueError(f"names of theta has {taken[0]!r}, which is a column of every trace's own; choose another")
         self.x_names = _names("names of x", of.get("x"), self.d_x, "x")
         self.theta_terms: list[float] | None = None

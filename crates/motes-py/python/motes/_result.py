@@ -49,23 +49,28 @@ class Fit(Ran):
     @property
     def theta(self) -> np.ndarray:
         """The last theta."""
-        return np.array(self._summary["theta"]["last"])
+        return np.array(self._run.theta())
 
     @property
     def theta_mean(self) -> np.ndarray:
         """The mean of theta after burn-in: the estimate (NaN if the run ended before)."""
-        mean = self._summary["theta"]["mean"]
+        mean = self._run.theta_mean()
         return np.full(len(self.theta), np.nan) if mean is None else np.array(mean)
 
     @property
     def theta_names(self) -> list[str]:
         """A name per parameter."""
-        return self._summary["theta"]["names"]
+        return self._run.problem.shape()[2]
+
+    @property
+    def theta_mc_error(self) -> np.ndarray:
+        """The Monte Carlo error of :attr:`theta_mean`, for the first 1,000 parameters (NaN where the run is too short)."""
+        return np.array(self._summary["theta"]["mc_error"], dtype=np.float64)
 
     @cached_property
     def x_names(self) -> list[str]:
         """A name per latent coordinate."""
-        return self._run.problem.shape()[3]
+        return self._posterior["x_names"].tolist()
 
     @cached_property
     def trace(self) -> dict[str, np.ndarray]:
@@ -107,7 +112,7 @@ class Fit(Ran):
 
     @property
     def diagnostics(self) -> dict[str, Any]:
-        """Effective sample sizes, acceptance, and the verdict with its advice."""
+        """Effective sample sizes, drift, acceptance, and the verdict with its advice."""
         told = dict(self._summary["diagnostics"])
         if told["advice"] is not None:
             told["advice"] = _core.in_python(told["advice"])
@@ -115,7 +120,7 @@ class Fit(Ran):
 
     @property
     def metrics(self) -> dict[str, float] | None:
-        """Test error and LPPD, if the model has a test set."""
+        """What the model measures on its test set, by name (``test_error`` and ``lppd`` of classifiers), if it has one."""
         return self._summary["metrics"]
 
     @property
@@ -224,7 +229,7 @@ class Fit(Ran):
         if classes is None:
             raise ValueError(f"the model {self._run.problem.name} predicts no classes; fit a classifier")
         features = _arrays.numbers("X", _arrays.by_name("X", X, self._run.problem.features()), 2)
-        clouds = self.clouds if self._run.predicts_with() == "clouds" else self.particles
+        clouds = self._posterior[self._summary["predict_with"]]
         flat = self._run.predict(features, np.ascontiguousarray(clouds, dtype=np.float64))
         probabilities = flat.reshape(len(features), len(classes))
         if not np.isfinite(probabilities).all():

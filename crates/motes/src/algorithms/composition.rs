@@ -4,6 +4,14 @@ use crate::Error;
 use crate::moves::Move;
 use crate::rules::Rule;
 use crate::settings::Settings;
+use crate::state::Per;
+
+/// What an adaptive preconditioner remembers.
+pub(crate) const PRECONDITIONER: &str = "preconditioner";
+/// The means and the (unconstrained) variances s of a variational Gaussian, D_x of each.
+pub(crate) const VARIATIONAL: &str = "variational";
+/// What Adam remembers of both where it moves them.
+pub(crate) const VARIATIONAL_ADAM: &str = "variational.adam";
 
 /// A theta-rule, a particle move and their order.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,6 +68,20 @@ impl Composition {
     /// Whether theta moves along its gradient.
     pub fn follows_gradient(&self) -> bool {
         matches!(self.rule, Rule::Gradient { .. })
+    }
+
+    /// What rule and move remember between steps: the arrays' names, what there is one of, and how many numbers for each.
+    pub fn memory(&self, settings: &Settings) -> Vec<(&'static str, Per, usize)> {
+        let mut list = Vec::new();
+        if let Rule::Gradient { preconditioner, .. } = self.rule {
+            list.push((PRECONDITIONER, Per::Theta, crate::rules::memory_len(preconditioner, 1)));
+        }
+        if self.movement == Move::Variational {
+            list.push((VARIATIONAL, Per::Coordinate, 2));
+            list.push((VARIATIONAL_ADAM, Per::Coordinate, if settings.variational_adam { 4 } else { 0 }));
+        }
+        list.retain(|(.., width)| *width > 0);
+        list
     }
 
     /// The same without accept-reject steps, as a warm start runs it.

@@ -12,7 +12,7 @@ mod pmgd;
 mod pqn;
 mod soul;
 
-pub(crate) use composition::Collect;
+pub(crate) use composition::{Collect, PRECONDITIONER, VARIATIONAL, VARIATIONAL_ADAM};
 pub use composition::{Composition, Order};
 pub use em::EM;
 pub use ipla::IPLA;

@@ -1,7 +1,7 @@
 //! Effective sample sizes by streaming batch means: constant memory for any number of steps.
 
 /// Once there are this many batches, neighbours are merged and batches become twice as long.
-const MAX_BATCHES: usize = 128;
+pub(crate) const MAX_BATCHES: usize = 128;
 /// Fewer batches say too little about their own variance.
 const MIN_BATCHES: usize = 8;
 
@@ -33,6 +33,11 @@ impl BatchMeans {
             spread: vec![0.0; 2 * d],
             count: 0,
         }
+    }
+
+    /// How many components there are.
+    pub fn width(&self) -> usize {
+        self.current.len()
     }
 
     /// How many numbers there are in a full set of means.

@@ -4,4 +4,5 @@ mod ess;
 mod verdict;
 
 pub use ess::BatchMeans;
+pub(crate) use ess::MAX_BATCHES;
 pub use verdict::Diagnostics;

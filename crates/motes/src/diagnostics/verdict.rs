@@ -1,6 +1,6 @@
 //! Verdicts: what a run's own numbers say about its settings, and what to try instead.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::moves::shadow_acceptance;
 use crate::run::two_digits;
@@ -17,18 +17,23 @@ const DRIFT: f64 = 1.6;
 const STUCK: f64 = 0.05;
 
 /// What is known about the quality of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Diagnostics {
-    /// Effective sample size of each theta component after burn-in.
+    /// `ok`, `step-too-large`, `low-acceptance`, or `still-moving`.
+    pub verdict: String,
+    /// What to do about it, in a sentence that names settings as the library does.
+    pub advice: Option<String>,
+    /// Effective sample size of each listed component of theta after burn-in.
+    #[serde(default)]
     pub ess: Vec<Option<f64>>,
+    /// How far each listed component of theta moved from the first to the second half of the steps after burn-in, in its
+    /// standard deviations.
+    #[serde(default)]
+    pub drift: Vec<Option<f64>>,
     /// The fraction of moves accepted.
     pub acceptance: Option<f64>,
     /// What one MALA step at the end would have accepted, or its reversal if that is less.
     pub shadow_acceptance: Option<f64>,
-    /// `ok`, `step-too-large`, `low-acceptance`, or `still-moving`.
-    pub verdict: &'static str,
-    /// What to do about it, in a sentence.
-    pub advice: Option<String>,
     /// A step size worth trying.
     pub suggested_step_size: Option<f64>,
 }
@@ -44,14 +49,17 @@ impl Diagnostics {
         let shadow_now = shadow(h).map(|s| s.forth.min(s.back));
         let acceptance = state.acceptance.rate();
         let judged = state.acceptance.worst_window.or(acceptance);
+        // Without a cloud theta moves to its limit and stays there: that is neither noise nor a drift.
+        let of_listed = |of: &dyn Fn(usize) -> Option<f64>| {
+            (0..state.batches.width()).map(|i| of(i).filter(|_| settings.has_cloud())).collect()
+        };
         let mut diagnostics = Diagnostics {
-            ess: (0..state.theta.len())
-                .map(|i| state.batches.ess(i).filter(|_| settings.has_cloud()))
-                .collect(),
+            verdict: "ok".into(),
+            advice: None,
+            ess: of_listed(&|i| state.batches.ess(i)),
+            drift: of_listed(&|i| state.batches.drift(i)),
             acceptance,
             shadow_acceptance: shadow_now,
-            verdict: "ok",
-            advice: None,
             suggested_step_size: None,
         };
         let smaller = || {
@@ -68,7 +76,7 @@ impl Diagnostics {
         if let Some(rate) = judged.filter(|a| *a < STUCK) {
             // Accepting the whole cloud at once degenerates with N and D_x: a step that suits one particle may not do.
             let suggestion = smaller().or(Some(two_digits(h / 4.0)));
-            diagnostics.verdict = "low-acceptance";
+            diagnostics.verdict = "low-acceptance".into();
             diagnostics.suggested_step_size = suggestion;
             diagnostics.advice = Some(format!(
                 "only {:.1} % of moves were accepted with h = {h}, so the cloud hardly moves; {}",
@@ -79,30 +87,32 @@ impl Diagnostics {
             && let Some(a) = shadow_now.filter(|a| *a < SHADOW_FLOOR)
         {
             let suggestion = smaller();
-            diagnostics.verdict = "step-too-large";
+            diagnostics.verdict = "step-too-large".into();
             diagnostics.suggested_step_size = suggestion;
             diagnostics.advice = Some(format!(
                 "h = {h} is too large for these posteriors (an accept-reject step would keep {:.0} % of moves), so the cloud is biased; {}",
                 100.0 * a,
                 remedy(suggestion)
             ));
-        } else if settings.has_cloud() {
-            let drift = (0..state.theta.len()).filter_map(|i| Some((i, state.batches.drift(i)?)));
-            let worst = drift.max_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()));
-            if let Some((i, drift)) = worst.filter(|(_, drift)| drift.abs() > DRIFT) {
-                let faster = match model.m_step().is_some() && !settings.theta_is_computed() {
-                    true => ", or use `algorithm=pmgd`, whose theta follows the particles at once",
-                    false => "",
-                };
-                diagnostics.verdict = "still-moving";
-                diagnostics.advice = Some(format!(
-                    "{} was still moving after burn-in (its second half lies {:.1} standard deviations from its first); run again with `steps={}` or more{faster}",
-                    model.theta_names()[i],
-                    drift.abs(),
-                    4 * settings.steps
-                ));
-            }
+        } else if let Some((i, drift)) = diagnostics.worst_drift().filter(|(_, drift)| drift.abs() > DRIFT) {
+            let faster = match model.m_step().is_some() && !settings.theta_is_computed() {
+                true => ", or use `algorithm=pmgd`, whose theta follows the particles at once",
+                false => "",
+            };
+            diagnostics.verdict = "still-moving".into();
+            diagnostics.advice = Some(format!(
+                "{} was still moving after burn-in (its second half lies {:.1} standard deviations from its first); run again with `steps={}` or more{faster}",
+                model.theta_names()[i],
+                drift.abs(),
+                4 * settings.steps
+            ));
         }
         diagnostics
+    }
+
+    /// The component of theta that drifted most, by its number, and how far.
+    pub fn worst_drift(&self) -> Option<(usize, f64)> {
+        let known = self.drift.iter().enumerate().filter_map(|(i, drift)| Some((i, (*drift)?)));
+        known.max_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()))
     }
 }

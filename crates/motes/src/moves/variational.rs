@@ -2,10 +2,12 @@
 
 use super::Moves;
 use super::langevin::Trouble;
+use crate::algorithms::{VARIATIONAL, VARIATIONAL_ADAM};
 use crate::blocks::for_each2;
 use crate::noise::Noise;
 use crate::rules::precondition;
 use crate::settings::Preconditioner;
+use crate::state::recall;
 use crate::step::{Stepper, Worker, diverged, max_abs};
 use crate::{At, Error, Real, State, Want};
 
@@ -19,12 +21,12 @@ impl<F: Real> Stepper<'_, F> {
         let (n, k, d) = (state.cloud.n(), state.k, self.kit.model.d_x());
         let kit = &self.kit;
         let blocks = kit.blocks;
-        let (gaussian, adam) = state.variational.split_at_mut(2 * d);
+        let State { theta, cloud, memory, .. } = state;
+        let [gaussian, adam] = recall(memory, [VARIATIONAL, VARIATIONAL_ADAM]);
         let (mu, s) = gaussian.split_at_mut(d);
         let grads = &mut self.proposal[..n * d];
-        draw(&kit.noise, k, mu, s, state.cloud.as_mut_slice());
-        let (x, theta, batch) =
-            (state.cloud.as_slice(), &state.theta, self.batches.as_ref().map(|b| b.current()));
+        draw(&kit.noise, k, mu, s, cloud.as_mut_slice());
+        let (x, theta, batch) = (cloud.as_slice(), &*theta, self.batches.as_ref().map(|b| b.current()));
         let slots = (&mut self.slots[..blocks.count * kit.width], kit.width);
         for_each2(blocks.parallel, (&mut *grads, blocks.rows * d), slots, |b, grad, slot| {
             let rows = blocks.range(b);

@@ -2,8 +2,9 @@
 
 use super::Moves;
 use super::langevin::{Trouble, known, log_kernel};
-use crate::algorithms::Collect;
+use crate::algorithms::{Collect, PRECONDITIONER};
 use crate::blocks::{for_each, for_each2};
+use crate::state::recall;
 use crate::step::{StepSizes, Stepper, Worker};
 use crate::{At, Error, ModelError, Real, State, Want};
 
@@ -53,6 +54,7 @@ impl<F: Real> Stepper<'_, F> {
 
         let psi = &mut self.psi[..];
         psi.copy_from_slice(theta);
+        let [memory] = recall(memory, [PRECONDITIONER]);
         kit.update_by(k, sizes, z, slots, psi, memory)?;
 
         // Backward: the same sums for the move from (psi, Z) back to X. A Z that the model rejects is a rejection.

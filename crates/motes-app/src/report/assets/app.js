@@ -276,11 +276,10 @@
 
   const scalarChart = (host) => {
     const run = data.runs[0];
-    const { name, what } = host.dataset;
+    const { name, label: text, what } = host.dataset;
     const all = decode(run.scalars[name]);
     let settled = false, draw = () => {};
     if (run.burn_in > 0 && run.reached > run.burn_in) range(host, (i) => { settled = i === 1; draw(); });
-    const text = { test_error: "test error", lppd: "LPPD" }[name] || name;
     draw = chart(host, () => ({
       lines: [{ ...(settled ? cutFrom(all, run.burn_in) : all), colour: colour(0), width: 1.5, label: text }],
       xLabel: "step", yLabel: text, xText: stepText, floor: name === "acceptance" ? 0 : undefined,
@@ -338,21 +337,22 @@
   const hidden = new Set();
   const overlays = [];
   const overlayChart = (host) => {
-    const name = host.dataset.name;
+    // The chart of theta has no column of its own.
+    const { name, label: text } = host.dataset;
+    const ofTheta = name === "";
     let settled = false, which = 0, draw = () => {};
     const names = [...new Set(data.runs.flatMap((r) => r.theta.map((t) => t.name)))];
-    if (name === "theta" && names.length > 1) chooser(host, "Component", names, (i) => { which = i; draw(); });
+    if (ofTheta && names.length > 1) chooser(host, "Component", names, (i) => { which = i; draw(); });
     const timed = data.runs.filter((r) => r.time && r.time.steps > 0);
     // Runs for the same time make very different numbers of steps.
     const made = timed.map((r) => r.time.steps);
     let inTime = timed.length === data.runs.length && Math.max(...made) > 3 * Math.min(...made);
     if (timed.length) radios(host, "Horizontal axis", ["by steps", "by time"], (i) => { inTime = i === 1; draw(); }, Number(inTime));
     if (data.runs.some((r) => r.burn_in > 0 && r.reached > r.burn_in)) range(host, (i) => { settled = i === 1; draw(); });
-    const text = { test_error: "test error", lppd: "LPPD" }[name] || name;
     draw = chart(host, () => {
       const lines = [], keys = [];
       data.runs.forEach((run, i) => {
-        const points = name === "theta" ? run.theta.find((t) => t.name === names[which])?.trace : run.scalars[name];
+        const points = ofTheta ? run.theta.find((t) => t.name === names[which])?.trace : run.scalars[name];
         if (!points || !points.v.length || (inTime && !timed.includes(run))) return;
         const on = !hidden.has(i);
         const dash = DASHES[i % 8];
@@ -360,7 +360,7 @@
         if (!on) return;
         const line = settled ? cutFrom(decode(points), run.burn_in) : decode(points);
         if (inTime) line.x = line.x.map((k) => run.time.seconds * k / run.time.steps);
-        lines.push({ ...line, colour: colour(i), dash, width: 1.5, label: `run ${run.label}, ${name === "theta" ? names[which] : text}`, end: run.label, finished: run.time !== null });
+        lines.push({ ...line, colour: colour(i), dash, width: 1.5, label: `run ${run.label}, ${ofTheta ? names[which] : text}`, end: run.label, finished: run.time !== null });
       });
       // A run that diverged would hide all others, which lie within its first pixel.
       const span = (some) => [Math.min(...some.flatMap((l) => l.y)), Math.max(...some.flatMap((l) => l.y))];
@@ -380,7 +380,7 @@
       }
       const left = data.runs.length - timed.length;
       return {
-        lines, keys, yRange, xLabel: inTime ? "seconds" : "step", yLabel: name === "theta" ? names[which] : text,
+        lines, keys, yRange, xLabel: inTime ? "seconds" : "step", yLabel: ofTheta ? names[which] : text,
         xText: inTime ? (x) => `${significant(x, 4)} s` : stepText,
         idle: inTime && left ? `${left} unfinished ${left > 1 ? "runs have" : "run has"} no time yet` : "Point at a line for its values, or use the arrow keys.",
         label: `${text} of ${lines.length} runs ${inTime ? "against time" : "against steps"}. Left and right arrow keys move along a run, up and down change the run.`,
