@@ -215,7 +215,10 @@ fn a_run_resumes_from_anywhere() {
     let place = Place::new();
     place.write("y.csv", "y\n1\n2\n4\n");
     place.bare("fit hierarchical --data y.csv --steps 20 --burn-in 10 --out run");
-    place.write("by-hand.toml", "version = 1\nmodel = \"hierarchical\"\ndata = \"y.csv\"\nsteps = 20\n");
+    place.write(
+        "by-hand.toml",
+        "version = 2\nmodel = \"hierarchical\"\n[run]\nsteps = 20\n[hierarchical]\ndata = \"y.csv\"\n",
+    );
     place.bare("fit --config by-hand.toml --out by-hand");
     same_bits(&place.path("run"), &place.path("by-hand"));
     std::fs::create_dir(place.path("elsewhere")).unwrap();

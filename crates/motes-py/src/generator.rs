@@ -383,7 +383,7 @@ fn carry_out(
 
 fn settings_from(json: &str) -> PyResult<GeneratorConfig> {
     let table = serde_json::from_str(json).map_err(value_error)?;
-    GeneratorConfig::from_table(table).map_err(failure)
+    GeneratorConfig::of_table(table).map_err(failure)
 }
 
 fn pool(threads: Option<usize>) -> Result<Pool, Error> {

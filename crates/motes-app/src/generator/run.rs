@@ -132,7 +132,7 @@ impl Plan {
                 memory::size(available)
             ).into());
         }
-        let text = config.to_toml()?;
+        let text = config.to_toml();
         Ok(Plan { config, text, settings, steps, images, report: true, estimate: estimate.sentence })
     }
 

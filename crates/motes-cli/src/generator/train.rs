@@ -18,11 +18,12 @@ use crate::progress::Interrupt;
 
 /// Trains a generator.
 pub fn fit(args: FitGeneratorArgs) -> Result<Ended, String> {
-    let mut file = args.config_file.as_deref().map(GeneratorConfig::read).transpose()?.unwrap_or_default();
+    let mut file =
+        args.rest.config_file.as_deref().map(GeneratorConfig::read).transpose()?.unwrap_or_default();
     file.make_way_for(&args.config);
     let mut config = args.config.or(file);
     make_absolute([&mut config.data, &mut config.labels].into_iter().flatten())?;
-    start(config, args.how, From::Scratch { out: args.out, files: Vec::new() })
+    start(config, args.rest.how, From::Scratch { out: args.rest.out, files: Vec::new() })
 }
 
 /// Goes on with a training.

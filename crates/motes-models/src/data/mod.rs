@@ -6,6 +6,7 @@ mod idx;
 mod images;
 mod reading;
 mod resize;
+pub mod rows;
 mod split;
 mod standardize;
 
