@@ -233,10 +233,8 @@ impl Choices {
         full.seed = Some(settings.seed);
         full.precision = Some(precision);
         full.trace_every.get_or_insert(1);
-        if !settings.theta_is_computed() {
-            if let InitTheta::Value(value) = settings.init_theta {
-                full.init_theta = Some(value);
-            }
+        if let (InitTheta::Value(value), false) = (&settings.init_theta, settings.theta_is_computed()) {
+            full.init_theta = Some(*value);
         }
         if cloud {
             full.particles = Some(settings.particles);

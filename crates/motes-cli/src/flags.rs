@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use clap::builder::{PathBufValueParser, TypedValueParser, ValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use motes::sentence::{Face, render};
 use motes::settings::unknown;
 use motes_app::Error;
 use motes_app::choices::Choices;
@@ -79,7 +80,7 @@ fn arg(flag: &Flag) -> Arg {
     let arg = Arg::new(flag.name)
         .long(flag.name)
         .value_name(flag.value)
-        .help(flag.help)
+        .help(render(flag.help, Face::Shell))
         .help_heading(flag.heading)
         .allow_hyphen_values(flag.signed);
     let arg = match flag.instead_of {

@@ -197,10 +197,8 @@ macro_rules! options {
             pub fn flags() -> &'static [$crate::options::Flag] {
                 static FLAGS: std::sync::OnceLock<Vec<$crate::options::Flag>> = std::sync::OnceLock::new();
                 FLAGS.get_or_init(|| {
-                    #[allow(unused_mut)]
-                    let mut flags: Vec<$crate::options::Flag> = Vec::new();
-                    $(flags.extend(<$shared_ty>::flags());)*
-                    $($(flags.push($crate::options::Flag {
+                    let shared: &[&[$crate::options::Flag]] = &[$(<$shared_ty>::flags()),*];
+                    let own = vec![$($($crate::options::Flag {
                         name: $crate::options::kebab(stringify!($field)),
                         value: $value,
                         help: concat!($($doc),+).trim_ascii_start(),
@@ -209,8 +207,8 @@ macro_rules! options {
                         signed: [$(stringify!($signed))?].contains(&"signed"),
                         instead_of: [$($other)?].first().copied(),
                         parse: <$ty as $crate::options::Setting>::parse,
-                    });)+)+
-                    flags
+                    }),+),+];
+                    [shared.concat(), own].concat()
                 })
             }
         }

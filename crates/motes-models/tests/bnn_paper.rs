@@ -84,7 +84,7 @@ fn of(outcomes: &[Outcome], what: impl Fn(&Outcome) -> f64) -> Vec<f64> {
 }
 
 /// Tab. 2: algorithm, N, and the error of the paper with its standard deviation, in per cent.
-const TABLE: [(&'static Algorithm, usize, f64, f64); 12] = [
+const TABLE: [(&Algorithm, usize, f64, f64); 12] = [
     (&PGD, 1, 7.45, 2.03),
     (&PQN, 1, 7.45, 1.60),
     (&PMGD, 1, 7.24, 1.75),

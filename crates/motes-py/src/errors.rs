@@ -54,57 +54,8 @@ fn diverged(sentence: String, step: u64, norm: f64, h: f64, suggestion: f64) -> 
     })
 }
 
-/// Options of the command line as arguments of Python: `--step-size 0.1` becomes `step_size=0.1`.
+/// A sentence in Python's words.
 #[pyfunction]
 pub fn in_python(sentence: &str) -> String {
-    let sentence = motes::sentence::render(sentence, motes::sentence::Face::Python);
-    // Python has no configs to fit from.
-    let sentence = sentence
-        .replace("start a new run without --config", "fit the model again")
-        .replace("start a new run with fit --config", "fit the model again")
-        .replace("start a new run with fit generator --config", "fit the model again");
-    let mut out = String::with_capacity(sentence.len());
-    let mut rest = &sentence[..];
-    while let Some(at) = rest.find("--") {
-        let (before, option) = rest.split_at(at);
-        out.push_str(before);
-        let name = &option[2..];
-        let length = name.find(|c: char| !(c.is_ascii_lowercase() || c == '-')).unwrap_or(name.len());
-        let (name, after) = name.split_at(length);
-        if name.is_empty() {
-            out.push_str("--");
-        } else if name == "no-standardize" {
-            out.push_str("standardize=False");
-        } else if name == "from" {
-            out.push_str("source"); // `from` is a word of Python's own
-        } else {
-            out.push_str(&name.replace('-', "_"));
-        }
-        rest = after;
-        // A value that follows is given with an equals sign.
-        if !name.is_empty()
-            && let Some(value) = after.strip_prefix(' ')
-        {
-            let word = value.split([' ', ',', ';']).next().unwrap_or_default();
-            if word.parse::<f64>().is_ok() {
-                out.push('=');
-                rest = value;
-            } else if QUOTED.contains(&(name, word)) || name == "algorithm" {
-                out.push_str(&format!("=\"{word}\""));
-                rest = &value[word.len()..];
-            }
-        }
-    }
-    out + rest
+    motes::sentence::render(sentence, motes::sentence::Face::Python)
 }
-
-/// Values that are words.
-const QUOTED: &[(&str, &str)] = &[
-    ("batchnorm", "one-pass"),
-    ("from", "mixture"),
-    ("preconditioner", "rmsprop"),
-    ("preconditioner", "diagonal"),
-    ("init-particles", "prior"),
-    ("precision", "f32"),
-    ("precision", "f64"),
-];

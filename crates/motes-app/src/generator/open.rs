@@ -37,7 +37,7 @@ pub fn channels(config: &GeneratorConfig) -> Result<usize, Error> {
     match config.channels.unwrap_or(if folder { 3 } else { 1 }) {
         channels @ (1 | 3) => Ok(channels),
         other => {
-            Err(format!("--channels {other} is not possible; use 1 for grey images or 3 for coloured ones")
+            Err(format!("`channels={other}` is not possible; use 1 for grey images or 3 for coloured ones")
                 .into())
         }
     }
@@ -226,7 +226,7 @@ impl Trained {
         let rest = all.after(self.images);
         if rest.count() == 0 {
             return Err(format!(
-                "all images of {} were trained on; name others with --images",
+                "all images of {} were trained on; name others with `images`",
                 path.display()
             )
             .into());
@@ -250,7 +250,7 @@ pub fn labels(config: &GeneratorConfig, images: usize) -> Result<Vec<u8>, Error>
         }
         (Some(_), None) => {
             return Err(
-                "the images of this run have no labels; train with --labels, or use --from mixture".into()
+                "the images of this run have no labels; train with `labels`, or use `from=mixture`".into()
             );
         }
     };

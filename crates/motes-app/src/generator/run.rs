@@ -116,7 +116,7 @@ impl Plan {
         };
         let sha256 = images.sha256();
         if config.data_sha256.as_ref().is_some_and(|sha| *sha != sha256) {
-            return Err("the images have changed since this config was written (their SHA-256 differs); restore them or start a new run without --config".into());
+            return Err("the images have changed since this config was written (their SHA-256 differs); restore them or `fit-anew()`".into());
         }
         config.data_sha256 = Some(sha256);
         let m = images.count();
@@ -127,7 +127,7 @@ impl Plan {
         let estimate = open::memory_estimate(&settings, m, channels);
         if let Some(available) = memory::available().filter(|bytes| estimate.total > *bytes) {
             return Err(format!(
-                "this training needs {}, but {} are available; use fewer --images or --particles, or a smaller --batch",
+                "this training needs {}, but {} are available; use fewer `images` or `particles`, or a smaller `batch`",
                 estimate.sentence,
                 memory::size(available)
             ).into());
@@ -413,10 +413,7 @@ fn last_checkpoint(
     notes: &mut Vec<String>,
 ) -> Result<Option<About>, Error> {
     let changed = |what: &str| {
-        format!(
-            "{} {what}; put back the config.toml it was written with, or start a new run with fit generator --config",
-            path.display()
-        )
+        format!("{} {what}; put back the config.toml it was written with, or `fit-again()`", path.display())
     };
     let generations = Generations::with_extension(checkpoint::directory(path), "safetensors");
     let mut about = None;

@@ -67,7 +67,7 @@ pub fn mean_squared_error(a: &[f32], b: &[f32], counts: impl Fn(usize) -> bool) 
 pub fn hole(mask: &str) -> Result<Vec<bool>, Error> {
     let wrong = || {
         format!(
-            "--mask {mask} is neither x0,y0,x1,y1 within 0 to {SIDE} nor an image; write for example 10,10,22,22"
+            "`mask={mask}` is neither x0,y0,x1,y1 within 0 to {SIDE} nor an image; write for example 10,10,22,22"
         )
     };
     let numbers: Result<Vec<usize>, _> = mask.split(',').map(|n| n.trim().parse()).collect();
@@ -84,11 +84,11 @@ pub fn hole(mask: &str) -> Result<Vec<bool>, Error> {
     };
     if !hole.contains(&true) {
         return Err(
-            format!("--mask {mask} has no hole; white pixels of an image mark what is missing").into()
+            format!("`mask={mask}` has no hole; white pixels of an image mark what is missing").into()
         );
     }
     if hole.iter().all(|h| *h) {
-        return Err(format!("--mask {mask} leaves no pixel to go by; choose a smaller hole").into());
+        return Err(format!("`mask={mask}` leaves no pixel to go by; choose a smaller hole").into());
     }
     Ok(hole)
 }
@@ -128,7 +128,7 @@ impl Filled {
 pub fn check_components(source: Source, components: Option<usize>) -> Result<(), Error> {
     match components {
         Some(_) if source != Source::Mixture => {
-            Err("--components belongs to --from mixture; leave it out".into())
+            Err("`components` belongs to `from=mixture`; leave it out".into())
         }
         _ => Ok(()),
     }

@@ -97,18 +97,18 @@ fn html(dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, Error> 
 pub fn write(path: &Path, html: &str) -> Result<(), Error> {
     let shown = path.display();
     if path.is_dir() {
-        return Err(format!("{shown} is a directory; give a file name to --output").into());
+        return Err(format!("{shown} is a directory; give a file name to `output`").into());
     }
     if path.exists() && !is_report(path) {
         return Err(format!(
-            "{shown} is not a Motes report and is left as it is; choose another name with --output"
+            "{shown} is not a Motes report and is left as it is; choose another name with `output`"
         )
         .into());
     }
     // Not durable: a report that a crash takes is made again in a moment.
     write_atomically(path, Durable::No, |out| out.write_all(html.as_bytes())).map_err(|e| match e {
         motes::Error::Io { source, .. } => {
-            format!("cannot write {shown}: {source}; choose another place with --output").into()
+            format!("cannot write {shown}: {source}; choose another place with `output`").into()
         }
         other => other.into(),
     })

@@ -32,11 +32,11 @@ crate::options! {
         "Data" {
             /// Read images from an IDX file, gzipped or not, or rows from a CSV file with a header [default: embedded images]
             data: PathBuf => "FILE";
-            /// The labels of --data, where those are images in the IDX format
+            /// The labels of `data`, where those are images in the IDX format
             labels: PathBuf => "FILE";
             /// The labels to tell apart, for images [default: 4,9]
             classes: Vec<u8> => "L,...";
-            /// How many of these images to draw, by --data-seed; 0 for all [default: 1000]
+            /// How many of these images to draw, by `data-seed`; 0 for all [default: 1000]
             subsample: usize => "M";
             /// The seed that images are drawn with [default: 0]
             data_seed: u64 => "S";
@@ -44,7 +44,7 @@ crate::options! {
         "Model" {
             /// The number of hidden units [default: 40]
             hidden: usize => "H";
-            /// How products with the features are computed: auto, dense, sparse or full; all agree up to rounding, and --batch
+            /// How products with the features are computed: auto, dense, sparse or full; all agree up to rounding, and `batch`
             /// always computes densely [default: auto]
             products: Products => "WAY";
         }

@@ -300,7 +300,7 @@ impl ImageTask {
         let inputs = images.height * images.width;
         let values = chosen.len() as u128 * inputs as u128;
         let what = format!("{} images of {inputs} pixels", chosen.len());
-        room_for(8 * values, "the task", &what, "draw fewer of them with --subsample")?;
+        room_for(8 * values, "the task", &what, "draw fewer of them with `subsample`")?;
         let pixels = |i: usize| &images.pixels[i * inputs..(i + 1) * inputs];
         let mut features: Vec<f64> = chosen.iter().flat_map(|i| pixels(*i)).map(|p| f64::from(*p)).collect();
         let (mean, std) = standardise(&mut features, inputs);

@@ -128,7 +128,7 @@ impl ImageSet {
         let at_once = (AT_ONCE / (planes * area)).clamp(1, count);
         let need = count as u128 * size as u128 + 2 * (at_once * planes * area) as u128;
         let what = format!("{there} images of {width} x {height} pixels");
-        room_for(need, name, &what, "take fewer of them with --images")?;
+        room_for(need, name, &what, "take fewer of them with `images`")?;
         let mut pixels = vec![0; count * size];
         let mut read = Vec::new();
         for part in pixels.chunks_mut(at_once * size) {

@@ -12,7 +12,7 @@ use crate::paper::task::{Data, Keep, Outcome, Task};
 use crate::paper::verdict::{Printed, Stats, Verdict};
 use motes_app::report::stats::marginal;
 
-const ALGORITHMS: [(&'static Algorithm, &str); 5] =
+const ALGORITHMS: [(&Algorithm, &str); 5] =
     [(&PGD, "PGD"), (&PQN, "PQN"), (&PMGD, "PMGD"), (&SOUL, "SOUL"), (&MEAN_FIELD, "MFG-VI")];
 const PARTICLES: [usize; 3] = [1, 10, 100];
 /// Steps of a long run, and those before it counts.
@@ -175,7 +175,7 @@ fn why_of_fresh(split: &str, row: &[Cell], fixed: usize) -> &'static str {
 }
 
 /// The warm starts of erratum 4.
-const WARM: [(&'static Algorithm, &str); 2] = [(&PGD, "pgd"), (&PMGD, "pmgd")];
+const WARM: [(&Algorithm, &str); 2] = [(&PGD, "pgd"), (&PMGD, "pmgd")];
 
 pub fn table3_jobs(plan: Plan) -> Vec<Job> {
     let mut jobs = replicate_jobs(plan);
@@ -197,7 +197,7 @@ pub fn table3_jobs(plan: Plan) -> Vec<Job> {
         for n in PARTICLES {
             for r in 0..plan.long {
                 let (steps, burn_in) = LONG;
-                let settings = Settings { steps, burn_in, ..settings(*a, n, r) };
+                let settings = Settings { steps, burn_in, ..settings(a, n, r) };
                 let task = Task { data: data("fixed", r), settings, keep: Keep::default() };
                 jobs.push(Job::new(format!("long-{name}-{n}-{r:03}"), vec![task]));
             }
