@@ -8,7 +8,7 @@ use motes::files::{Durable, write_atomically};
 use motes::record::{RunDirectory, TraceRows, trace_header};
 use motes::{Ended, Flow, Model, Observer, Real, Settings, State, StepInfo, Summary};
 
-use crate::job::{Budget, Files, Job, Length, next_default};
+use crate::job::{Budget, Job, Length, next_default};
 use crate::{Error, report};
 
 /// Where a run begins, and where it is kept.
@@ -77,7 +77,7 @@ pub fn carry_out<F: Real>(
     watch: &mut dyn Watch<F>,
 ) -> Result<Outcome<F>, Error> {
     if let Some(every) = job.length.budget().and_then(|b| trace_every(b, model, &job.settings)) {
-        job.config.trace_every = Some(every);
+        job.config.run.trace_every = Some(every);
     }
     let mut notes = Vec::new();
     let Begun { state, mut place, before } = begin(&mut job, model, start, watch, &mut notes)?;
@@ -126,7 +126,7 @@ pub fn carry_out<F: Real>(
 
 /// The summary of a run that has come to this state.
 pub fn summary<F: Real>(job: &Job, model: &dyn Model<F>, state: &State<F>, seconds: f64) -> Summary {
-    let choices = serde_json::to_value(&job.config).expect("a config is plain data");
+    let choices = job.config.flat().into();
     let mut summary = Summary::of(model, &job.settings, choices, state, seconds);
     summary.data = job.problem.remember();
     summary
@@ -134,9 +134,15 @@ pub fn summary<F: Real>(job: &Job, model: &dyn Model<F>, state: &State<F>, secon
 
 /// Makes a run directory at step 0, with the files that its config names there.
 pub fn create<F: Real>(job: &mut Job, model: &dyn Model<F>, dir: &Path) -> Result<RunDirectory, Error> {
-    let files: Files = job.problem.place(dir, &mut job.config)?;
-    let text = job.config.to_toml()?;
-    let directory = RunDirectory::create(dir, &text, model, &job.settings, job.config.recording())?;
+    let placed = job.problem.place(dir)?;
+    let mut files = Vec::new();
+    if let Some(placed) = placed {
+        job.config.options.extend(placed.options);
+        job.config.data_sha256 = Some(placed.sha256);
+        files = placed.files;
+    }
+    let text = job.config.to_toml();
+    let directory = RunDirectory::create(dir, &text, model, &job.settings, job.config.run.recording())?;
     for (name, bytes) in files {
         write_atomically(&dir.join(name), Durable::Yes, |out| out.write_all(&bytes))?;
     }
@@ -159,7 +165,7 @@ fn begin<F: Real>(
     notes: &mut Vec<String>,
 ) -> Result<Begun<F>, Error> {
     let memory = |job: &Job, text: Vec<u8>| {
-        let rows = TraceRows::new(model, &job.settings, job.config.recording());
+        let rows = TraceRows::new(model, &job.settings, job.config.run.recording());
         Place::Memory(Memory { rows, text })
     };
     let start = match start {
@@ -174,12 +180,12 @@ fn begin<F: Real>(
         Start::Saved { state, trace, seconds } => (Some(*state), memory(job, trace), seconds),
         Start::Directory(dir) => {
             let mut state = State::initial(model, &job.settings);
-            let recording = job.config.recording();
+            let recording = job.config.run.recording();
             let (directory, warnings) =
                 RunDirectory::resume(&dir, model, &job.settings, recording, &mut state)?;
             warnings.iter().for_each(|line| watch.warn(line));
             *notes = warnings;
-            RunDirectory::write_config(&dir, &job.config.to_toml()?)?;
+            RunDirectory::write_config(&dir, &job.config.to_toml())?;
             let before = directory.seconds_before();
             (Some(state), Place::Directory(Box::new(directory)), before)
         }
@@ -283,7 +289,7 @@ fn for_a_time<F: Real>(
     }
     if settings.burn_in >= settings.steps || (accepts && settings.adjust_after >= settings.steps) {
         return Err(Error::Refused(format!(
-            "{} steps were made in {} s, which is all burn-in or before accept-reject begins; give a larger --budget",
+            "{} steps were made in {} s, which is all burn-in or before accept-reject begins; give a larger `budget`",
             settings.steps,
             budget.time.as_secs_f64()
         )));
@@ -291,7 +297,7 @@ fn for_a_time<F: Real>(
     job.settle();
     if let Place::Directory(directory) = place {
         directory.adopt(&job.settings);
-        RunDirectory::write_config(directory.path(), &job.config.to_toml()?)?;
+        RunDirectory::write_config(directory.path(), &job.config.to_toml())?;
     }
     Ok((Ended::Complete, spent))
 }

@@ -2,6 +2,7 @@
 
 use motes_models::data::DataError;
 use motes_models::generator::TrainingError;
+use motes_models::registry;
 
 /// Any failure of what the faces share.
 #[derive(Debug, thiserror::Error)]
@@ -9,20 +10,9 @@ pub enum Error {
     /// Choices that cannot be made, or files that are not what they should be; the sentence ends with the remedy.
     #[error("{0}")]
     Refused(String),
-    /// A setting whose value is not one.
-    #[error("{key}: {problem}; correct that setting")]
-    Setting {
-        /// Its name in a config file.
-        key: String,
-        /// What is wrong with the value.
-        problem: String,
-    },
-    /// Data that cannot be used.
+    /// A problem that cannot be made of what was chosen.
     #[error(transparent)]
-    Data(#[from] DataError),
-    /// A model that cannot be made of them.
-    #[error(transparent)]
-    Model(#[from] motes::ModelError),
+    Problem(#[from] motes_models::registry::Error),
     /// A failure of a run or its files.
     #[error(transparent)]
     Run(#[from] motes::Error),
@@ -59,5 +49,11 @@ impl From<&str> for Error {
 impl From<Error> for String {
     fn from(error: Error) -> Self {
         error.to_string()
+    }
+}
+
+impl From<DataError> for Error {
+    fn from(error: DataError) -> Self {
+        Error::Problem(registry::Error::Data(error))
     }
 }

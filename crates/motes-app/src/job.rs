@@ -7,44 +7,16 @@ use std::time::Duration;
 use motes::memory;
 use motes::settings::Settings;
 use motes::{Model, Pool, Real};
+use motes_models::registry::{self, Defaults, Precision, Problem};
 
 use crate::Error;
-use crate::config::{Config, Defaults, Precision, StepSize};
-use crate::models;
+use crate::choices::{Choices, StepSize};
+use crate::config::Config;
 
 /// More threads than any machine has cores only take long to start.
 const MAX_THREADS: usize = 1024;
 /// Where time is the limit, no number of steps is.
 const UNBOUNDED: u64 = 1 << 52;
-
-/// A model with its data, in no precision yet.
-pub trait Problem: Send + Sync {
-    /// What the model suggests where nothing was chosen.
-    fn defaults(&self) -> Defaults;
-
-    /// The digest of data that were read or generated.
-    fn sha256(&self) -> Option<&str>;
-
-    /// What people should know about the data, in a line each.
-    fn notes(&self) -> &[String];
-
-    /// What predictions need later; part of summary.json.
-    fn remember(&self) -> Option<serde_json::Value>;
-
-    /// The model with particles in single precision.
-    fn single(&self) -> Result<Arc<dyn Model<f32>>, Error>;
-
-    /// The model with particles in double precision.
-    fn double(&self) -> Result<Arc<dyn Model<f64>>, Error>;
-
-    /// Makes the config name files in a run directory, where the data were given in memory, and returns those files.
-    fn place(&self, _dir: &Path, _config: &mut Config) -> Result<Files, Error> {
-        Ok(Files::new())
-    }
-}
-
-/// Names and contents of files beside a config.
-pub type Files = Vec<(&'static str, Vec<u8>)>;
 
 /// The precisions that a problem can be built in.
 pub trait Precise: Real {
@@ -54,13 +26,13 @@ pub trait Precise: Real {
 
 impl Precise for f32 {
     fn model(problem: &dyn Problem) -> Result<Arc<dyn Model<f32>>, Error> {
-        problem.single()
+        Ok(problem.single()?)
     }
 }
 
 impl Precise for f64 {
     fn model(problem: &dyn Problem) -> Result<Arc<dyn Model<f64>>, Error> {
-        problem.double()
+        Ok(problem.double()?)
     }
 }
 
@@ -88,14 +60,14 @@ pub struct Budget {
 
 impl Length {
     /// That of a run with these choices, for a time if one is given.
-    pub fn of(config: &Config, time: Option<Duration>) -> Self {
+    pub fn of(choices: &Choices, time: Option<Duration>) -> Self {
         match time {
             None => Length::Steps,
             Some(time) => Length::Seconds(Budget {
                 time,
-                burn_in: config.burn_in.is_none(),
-                adjust_after: config.adjust_after.is_none(),
-                trace_every: config.trace_every.is_none(),
+                burn_in: choices.burn_in.is_none(),
+                adjust_after: choices.adjust_after.is_none(),
+                trace_every: choices.trace_every.is_none(),
             }),
         }
     }
@@ -109,10 +81,10 @@ impl Length {
     }
 
     /// The settings that the choices amount to.
-    fn settings(&self, config: &Config, defaults: &Defaults) -> Result<Settings, Error> {
+    fn settings(&self, choices: &Choices, defaults: &Defaults) -> Result<Settings, Error> {
         match self {
-            Length::Steps => config.settings(defaults),
-            Length::Seconds(_) => Config { steps: Some(UNBOUNDED), ..config.clone() }.settings(defaults),
+            Length::Steps => choices.settings(defaults),
+            Length::Seconds(_) => Choices { steps: Some(UNBOUNDED), ..choices.clone() }.settings(defaults),
         }
     }
 }
@@ -138,29 +110,29 @@ impl Job {
     /// Makes every choice that a config leaves open, and refuses data other than those it was written for.
     pub fn new(mut config: Config, problem: Arc<dyn Problem>, time: Option<Duration>) -> Result<Self, Error> {
         let defaults = problem.defaults();
-        let length = Length::of(&config, time);
-        let mut settings = length.settings(&config, &defaults)?;
-        let precision = config.precision.unwrap_or(defaults.precision);
+        let length = Length::of(&config.run, time);
+        let mut settings = length.settings(&config.run, &defaults)?;
+        let precision = config.run.precision.unwrap_or(defaults.precision);
         let sha256 = problem.sha256().map(String::from);
         if sha256.is_some() && config.data_sha256.is_some() && config.data_sha256 != sha256 {
             return Err(
-                "the data have changed since this config was written (their SHA-256 differs); restore them or start a new run without --config".into(),
+                "the data have changed since this config was written (their SHA-256 differs); restore them or `fit-anew()`".into(),
             );
         }
         config.data_sha256 = sha256;
-        let auto = !matches!(config.step_size, Some(StepSize::Value(_))) && settings.takes("step-size");
+        let auto = !matches!(config.run.step_size, Some(StepSize::Value(_))) && settings.takes("step-size");
         if auto {
             // The curvature needs no precision of its own.
             settings.step_size = settings.auto_step_size(&*problem.double()?);
         }
-        let config = config.resolved(&settings, precision);
-        config.to_toml()?; // a name that cannot be written is refused now
+        config.run = config.run.resolved(&settings, precision);
+        config.options = problem.options();
         Ok(Job { config, settings, precision, length, auto, problem })
     }
 
     /// Takes over what the settings became on the way.
     pub(crate) fn settle(&mut self) {
-        self.config = self.config.resolved(&self.settings, self.precision);
+        self.config.run = self.config.run.resolved(&self.settings, self.precision);
     }
 
     /// The model, which can do what the settings ask of it.
@@ -196,16 +168,6 @@ impl Job {
     }
 }
 
-/// What flags and a config file say together.
-pub fn gather(model: Option<&str>, mut flags: Config, mut file: Config) -> Result<Config, Error> {
-    let model = models::name(model, file.model.as_deref())?;
-    flags.model = Some(model);
-    file.make_way_for(&flags);
-    let mut config = flags.or(file);
-    make_absolute([&mut config.data, &mut config.test, &mut config.labels].into_iter().flatten())?;
-    Ok(config)
-}
-
 /// A run is resumed from anywhere.
 pub fn make_absolute<'a>(paths: impl Iterator<Item = &'a mut PathBuf>) -> Result<(), Error> {
     for path in paths {
@@ -217,29 +179,34 @@ pub fn make_absolute<'a>(paths: impl Iterator<Item = &'a mut PathBuf>) -> Result
 
 /// What is said to a new total of steps below the old one.
 pub fn fewer_steps(steps: u64, before: u64) -> Error {
-    format!("--steps {steps} is the new total and {before} were asked for before; give a larger number")
+    format!("`steps={steps}` is the new total and {before} were asked for before; give a larger number")
         .into()
 }
 
 /// Refuses what is wrong or too much before any data are read.
 pub fn before_data(config: &Config, threads: Option<usize>, time: Option<Duration>) -> Result<(), Error> {
-    let model = config.model.as_deref().ok_or("the config names no model; add model = \"...\"")?;
-    let defaults = models::defaults(model);
-    let settings = Length::of(config, time).settings(config, &defaults)?;
+    let entry = entry_of(&config.model)?;
+    let defaults = entry.defaults();
+    let settings = Length::of(&config.run, time).settings(&config.run, &defaults)?;
     check_threads(threads)?;
-    let real_bytes = match config.precision.unwrap_or(defaults.precision) {
+    let real_bytes = match config.run.precision.unwrap_or(defaults.precision) {
         Precision::F32 => 4,
         Precision::F64 => 8,
     };
-    Ok(memory::check(models::shape_before_data(model, config, real_bytes), &settings)?)
+    Ok(memory::check(entry.shape_before_data(&config.options, real_bytes), &settings)?)
+}
+
+/// The built-in model of a name.
+pub fn entry_of(name: &str) -> Result<&'static dyn registry::Entry, Error> {
+    registry::find(name).ok_or_else(|| motes::settings::unknown("model", name, &registry::names()).into())
 }
 
 /// Refuses numbers of threads that help nobody.
 pub fn check_threads(threads: Option<usize>) -> Result<(), Error> {
     match threads {
-        Some(0) => Err("--threads 0 leaves nobody to work; use 1 or more, or leave it out".into()),
+        Some(0) => Err("`threads=0` leaves nobody to work; use 1 or more, or leave it out".into()),
         Some(t) if t > MAX_THREADS => {
-            Err(format!("--threads {t} is more than {MAX_THREADS}; leave it out to use all cores").into())
+            Err(format!("`threads={t}` is more than {MAX_THREADS}; leave it out to use all cores").into())
         }
         _ => Ok(()),
     }

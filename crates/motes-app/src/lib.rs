@@ -4,15 +4,16 @@
 //! to whoever watches a run.
 
 pub mod carry;
+pub mod choices;
 pub mod config;
 mod error;
 pub mod generator;
 pub mod job;
 pub mod metrics;
-pub mod models;
 pub mod numbers;
 pub mod predict;
 pub mod report;
 pub mod show;
+mod text;
 
 pub use error::Error;

@@ -9,10 +9,9 @@ use motes::files::csv_field;
 use motes::npz::read_npz;
 use motes::{Pool, Summary};
 use motes_models::data;
-use motes_models::logistic::{self, Prediction};
-use motes_models::{Bnn, Labelled};
+use motes_models::registry::{self, Predictor};
+use serde_json::Value;
 
-use crate::models::{Remember, read};
 use crate::{Error, generator};
 
 /// Predictions for the rows of a file.
@@ -25,12 +24,17 @@ pub struct Predictions {
     pub notes: Vec<String>,
 }
 
+/// How new rows are predicted by a model, from what its summary remembers of the data.
+pub fn predictor(model: &str, data: Option<&Value>) -> Option<Box<dyn Predictor>> {
+    registry::find(model)?.predictor(data?)
+}
+
 /// Predicts each row of a file with a finished run.
 pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
     let summary_path = dir.join("summary.json");
     let unprepared = || {
         format!(
-            "{} does not say how to prepare new rows; predict needs a finished run of the model logistic or bnn",
+            "{} does not say how to prepare new rows; predict needs a finished run of a model that predicts, such as logistic or bnn",
             summary_path.display()
         )
     };
@@ -40,8 +44,8 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
     let summary = Summary::read(dir)?.ok_or_else(|| {
         format!("{} is not there; give the directory of a finished run", summary_path.display())
     })?;
-    let remember = summary.data.and_then(|data| serde_json::from_value::<Remember>(data).ok());
-    let remember = remember.ok_or_else(unprepared)?;
+    let predictor = predictor(&summary.model, summary.data.as_ref()).ok_or_else(unprepared)?;
+    let predictor = &*predictor;
     let with = summary.predict_with.ok_or_else(unprepared)?;
     let clouds_path = dir.join("posterior.npz");
     let open = || File::open(&clouds_path).map(BufReader::new);
@@ -51,31 +55,15 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
         read_npz(file, name).map_err(|e| format!("{} {e}; run the fit again", clouds_path.display()))
     };
     let clouds = array(with.array())?;
-    let width = match remember.model.as_str() {
-        "bnn" => (remember.inputs + remember.classes.len()) * remember.hidden,
-        _ => remember.inputs + usize::from(remember.intercept),
-    };
-    if clouds.shape.get(1) != Some(&width) || clouds.values.is_empty() {
+    if clouds.shape.get(1) != Some(&predictor.width()) || clouds.values.is_empty() {
         return Err(
             format!("{} does not belong to this run; run the fit again", clouds_path.display()).into()
         );
     }
-
     let mut notes = Vec::new();
-    let (mut features, rows) = new_rows(file, &remember, &mut notes)?;
-    if let Some(moments) = &remember.moments {
-        moments.apply(&mut features);
-    }
-    let pool = Pool::new(None)?;
-    let csv = pool.install(|| match remember.model.as_str() {
-        "bnn" => network_csv(&remember, &clouds.values, &features, &rows),
-        _ => {
-            let d = remember.inputs;
-            let predictions = logistic::predict(&clouds.values, &features, d, remember.intercept);
-            refuse_overflow(&rows, |i| predictions[i].mean.is_finite())?;
-            Ok(csv(&remember, &rows, &predictions))
-        }
-    })?;
+    let (mut features, rows) = new_rows(file, predictor, &mut notes)?;
+    predictor.scale(&mut features);
+    let csv = Pool::new(None)?.install(|| csv(predictor, &clouds.values, &features, &rows))?;
     Ok(Predictions { csv, rows: rows.len(), notes })
 }
 
@@ -94,73 +82,56 @@ fn refuse_overflow(rows: &[usize], is_finite: impl Fn(usize) -> bool) -> Result<
 /// The features of new rows, and which rows of the file they are, counted from 0.
 fn new_rows(
     path: &Path,
-    remember: &Remember,
+    predictor: &dyn Predictor,
     notes: &mut Vec<String>,
 ) -> Result<(Vec<f64>, Vec<usize>), Error> {
-    let (bytes, name) = (read(path)?, path.display().to_string());
-    if remember.features.is_empty() {
+    let (bytes, name) = (registry::read(path)?, path.display().to_string());
+    if predictor.columns().is_empty() {
         let images = data::read_images(&bytes, &name)?;
-        if images.height * images.width != remember.inputs {
+        if images.height * images.width != predictor.inputs() {
             return Err(format!(
                 "{name} has images of {} x {} pixels and the network takes {} inputs; give images of the same size",
-                images.height, images.width, remember.inputs
-            ).into());
+                images.height, images.width, predictor.inputs()
+            )
+            .into());
         }
         return Ok((images.pixels.iter().map(|p| f64::from(*p)).collect(), (0..images.count).collect()));
     }
     let table = data::read_table(&bytes, &name)?;
-    let rows = data::features(&table, &remember.features)?;
+    let rows = data::features(&table, predictor.columns())?;
     if rows.rows_dropped > 0 {
         notes.push(format!("{} rows with missing values get no prediction", rows.rows_dropped));
     }
     Ok((rows.features, rows.rows))
 }
 
-/// The probability of each class for each row, averaged over the particles.
-pub fn network_probabilities(
-    remember: &Remember,
-    clouds: &[f64],
-    features: &[f64],
-) -> Result<Vec<f64>, Error> {
-    let (inputs, hidden, classes) = (remember.inputs, remember.hidden, remember.classes.len());
-    // The network's data do not matter for predictions: its shape does.
-    let blank = Labelled { features: &vec![0.0; inputs], labels: &[0] };
-    let network = Bnn::<f64>::new(blank, None, inputs, hidden, classes)?;
-    Ok(network.predict(features, clouds))
-}
-
-/// A column per class with its probability, averaged over the particles.
-fn network_csv(
-    remember: &Remember,
-    clouds: &[f64],
-    features: &[f64],
-    rows: &[usize],
-) -> Result<String, Error> {
-    let classes = remember.classes.len();
-    let probabilities = network_probabilities(remember, clouds, features)?;
-    refuse_overflow(rows, |i| probabilities[i * classes..][..classes].iter().all(|p| p.is_finite()))?;
+/// A line for each row. Row numbers count the rows of the data from 1, as people do; the header is not one.
+fn csv(predictor: &dyn Predictor, clouds: &[f64], features: &[f64], rows: &[usize]) -> Result<String, Error> {
+    let classes = predictor.classes();
+    if let Some(spread) = predictor.spread(clouds, features) {
+        refuse_overflow(rows, |i| spread[i].mean.is_finite())?;
+        let mut out = String::from("row,class,probability,low,high\n");
+        for (row, p) in rows.iter().zip(spread) {
+            let class = csv_field(&classes[usize::from(p.mean >= 0.5)]);
+            let _ = writeln!(out, "{},{class},{},{},{}", row + 1, p.mean, p.low, p.high);
+        }
+        return Ok(out);
+    }
+    let probabilities = predictor.probabilities(clouds, features)?;
+    let count = classes.len();
+    refuse_overflow(rows, |i| probabilities[i * count..][..count].iter().all(|p| p.is_finite()))?;
     let mut out = String::from("row,class");
-    for class in &remember.classes {
+    for class in classes {
         let _ = write!(out, ",{}", csv_field(&format!("p({class})")));
     }
     out.push('\n');
-    for (row, p) in rows.iter().zip(probabilities.chunks_exact(classes)) {
-        let best = (0..classes).max_by(|a, b| p[*a].total_cmp(&p[*b])).unwrap_or(0);
-        let _ = write!(out, "{},{}", row + 1, csv_field(&remember.classes[best]));
+    for (row, p) in rows.iter().zip(probabilities.chunks_exact(count)) {
+        let best = (0..count).max_by(|a, b| p[*a].total_cmp(&p[*b])).unwrap_or(0);
+        let _ = write!(out, "{},{}", row + 1, csv_field(&classes[best]));
         for p in p {
             let _ = write!(out, ",{p}");
         }
         out.push('\n');
     }
     Ok(out)
-}
-
-/// Row numbers count the rows of the data from 1, as people do; the header is not one.
-fn csv(remember: &Remember, rows: &[usize], predictions: &[Prediction]) -> String {
-    let mut out = String::from("row,class,probability,low,high\n");
-    for (row, p) in rows.iter().zip(predictions) {
-        let class = csv_field(&remember.classes[usize::from(p.mean >= 0.5)]);
-        let _ = writeln!(out, "{},{class},{},{},{}", row + 1, p.mean, p.low, p.high);
-    }
-    out
 }

@@ -2,12 +2,16 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand};
 use motes::Algorithm;
+use motes_app::choices::Choices;
+use motes_models::options::Flag;
 
+use crate::flags::{OfModel, Rest};
 use crate::frechet::FrechetArgs;
-use crate::generator::{FitModel, InpaintArgs, InterpolateArgs, ReconstructArgs, SynthesizeArgs};
-use motes_app::config::Config;
+use crate::generator::{
+    self, FitGeneratorArgs, InpaintArgs, InterpolateArgs, ReconstructArgs, SynthesizeArgs,
+};
 
 /// Train latent variable models by maximum likelihood with clouds of particles.
 #[derive(Parser)]
@@ -54,13 +58,13 @@ pub enum Command {
     /// Write a page that shows a run, or compares several
     Report(ReportArgs),
     /// Run several algorithms on the same data and write a page that compares them
-    #[command(after_help = COMPARE_EXAMPLES, mut_arg("algorithm", |a| a.hide(true)))]
-    Compare(CompareArgs),
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare(OfModel<CompareRest>),
     /// Reproduce the figures and tables of the paper
     #[command(after_help = PAPER_EXAMPLES)]
     Paper(PaperArgs),
     /// Compare a model's derivatives with finite differences
-    CheckModel(CheckArgs),
+    CheckModel(OfModel<CheckRest>),
     /// Print a completion script for a shell
     Completions {
         /// bash, zsh, fish, elvish or powershell
@@ -78,17 +82,43 @@ Examples:
   motes fit hierarchical --algorithm marginal-mh --particles 4 --step-size 0.5 --steps 10000 --dim 1
   motes fit hierarchical --grow 500:100,800:1000 --step-decay 0.6,100 --steps 2000
   motes fit --config runs/hierarchical-pgd-1/config.toml --out again
-  motes fit generator --help                      its flags are its own";
+  motes fit logistic --help                       the flags of a model, and of every run";
 
+/// `fit` of a model of the table, or of the generator.
+pub enum FitArgs {
+    Model(Box<OfModel<FitRest>>),
+    Generator(Box<FitGeneratorArgs>),
+}
+
+impl Args for FitArgs {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        OfModel::<FitRest>::augment_args(command).subcommand(generator::command())
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for FitArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        match matches.subcommand_matches("generator") {
+            Some(matches) => {
+                FitGeneratorArgs::from_arg_matches(matches).map(Box::new).map(FitArgs::Generator)
+            }
+            None => OfModel::from_arg_matches(matches).map(Box::new).map(FitArgs::Model),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Where a run is fitted to and from.
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub struct FitArgs {
-    #[command(subcommand)]
-    pub special: Option<FitModel>,
-    /// The model: hierarchical, logistic or bnn (may be left out with --config)
-    pub model: Option<String>,
-    #[command(flatten)]
-    pub config: Config,
+pub struct FitRest {
     /// Take the settings of this file; flags override it
     #[arg(long = "config", value_name = "FILE")]
     pub config_file: Option<PathBuf>,
@@ -97,6 +127,10 @@ pub struct FitArgs {
     pub out: Option<PathBuf>,
     #[command(flatten)]
     pub how: How,
+}
+
+impl Rest for FitRest {
+    const RUN: fn() -> Vec<Flag> = || Choices::flags().to_vec();
 }
 
 /// How a run is carried out; results do not depend on it.
@@ -164,10 +198,9 @@ Examples:
   motes compare hierarchical --algorithms pgd,pmgd,em --budget 2
   motes compare --config runs/logistic-pgd-1/config.toml --algorithms pgd,mean-field --out both";
 
+/// What a comparison has besides the choices for its runs.
 #[derive(Args)]
-pub struct CompareArgs {
-    /// The model: hierarchical, logistic or bnn (may be left out with --config)
-    pub model: Option<String>,
+pub struct CompareRest {
     /// The algorithms, in the order in which they run
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', required = true)]
     pub algorithms: Vec<&'static Algorithm>,
@@ -175,8 +208,6 @@ pub struct CompareArgs {
     /// otherwise, and --trace-every is then chosen by the speed
     #[arg(long, value_name = "S", conflicts_with = "steps")]
     pub budget: Option<f64>,
-    #[command(flatten)]
-    pub config: Config,
     /// Take the settings of this file; flags override it
     #[arg(long = "config", value_name = "FILE")]
     pub config_file: Option<PathBuf>,
@@ -185,6 +216,10 @@ pub struct CompareArgs {
     pub out: Option<PathBuf>,
     #[command(flatten)]
     pub how: How,
+}
+
+impl Rest for CompareRest {
+    const RUN: fn() -> Vec<Flag> = || Choices::flags().to_vec();
 }
 
 const PAPER_EXAMPLES: &str = "\
@@ -229,10 +264,11 @@ pub struct PaperArgs {
     pub docs: Option<PathBuf>,
 }
 
+/// A check has nothing but its seed.
 #[derive(Args)]
-pub struct CheckArgs {
-    /// The model: hierarchical, logistic or bnn
-    pub model: Option<String>,
-    #[command(flatten)]
-    pub config: Config,
+pub struct CheckRest {}
+
+impl Rest for CheckRest {
+    const RUN: fn() -> Vec<Flag> =
+        || Choices::flags().iter().filter(|flag| flag.name == "seed").copied().collect();
 }

@@ -4,21 +4,20 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use motes::{Ended, Settings, memory};
+use motes_app::job;
 
-use crate::args::CheckArgs;
-use motes_app::job::Problem;
-use motes_app::models::{self, Source};
+use crate::args::CheckRest;
+use crate::fit::load;
+use crate::flags::OfModel;
 
 /// Checks every capability of a model and prints a line for each.
-pub fn check(args: CheckArgs) -> Result<Ended, String> {
+pub fn check(args: OfModel<CheckRest>) -> Result<Ended, String> {
     let mut config = args.config;
-    let seed = config.seed.unwrap_or(0);
-    let name = models::name(args.model.as_deref(), None)?;
-    let shape = models::shape_before_data(&name, &config, 8);
+    let seed = config.run.seed.unwrap_or(0);
+    let shape = job::entry_of(&config.model)?.shape_before_data(&config.options, 8);
     memory::check(shape, &Settings { particles: 1, ..Settings::default() })?;
-    config.model = Some(name);
-    let source = Source::load(&mut config)?;
-    let model = source.double()?;
+    config.make_absolute()?;
+    let model = load(&config)?.double().map_err(|e| e.to_string())?;
     let checks = motes::check_model(&*model, seed).map_err(|e| e.to_string())?;
     let mut table = format!("{:34}  {:>12}  verdict\n", model.name(), "worst error");
     for check in &checks {

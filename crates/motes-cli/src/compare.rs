@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use motes::files::{is_unfinished, sweep};
 use motes::{Algorithm, Ended};
 use motes_app::config::Config;
-use motes_app::job::{self, Job, Problem};
-use motes_app::models::Source;
+use motes_app::job::{self, Job};
 use motes_app::{Error, report};
 
-use crate::args::CompareArgs;
-use crate::fit::{Run, Where, tell_data, warn_of};
+use crate::args::CompareRest;
+use crate::fit::{Run, Where, load, tell_data, warn_of};
+use crate::flags::{OfModel, read_config};
 use crate::progress::Interrupt;
 
 /// Runs several algorithms and compares them.
-pub fn compare(args: CompareArgs) -> Result<Ended, String> {
+pub fn compare(args: OfModel<CompareRest>) -> Result<Ended, String> {
+    let OfModel { config, rest: args } = args;
     let names: Vec<String> = args.algorithms.iter().map(|a| a.to_string()).collect();
     if let Some(twice) = (1..names.len()).find(|i| names[..*i].contains(&names[*i])) {
         return Err(format!("--algorithms names {} twice; name each once", names[twice]));
@@ -25,17 +27,17 @@ pub fn compare(args: CompareArgs) -> Result<Ended, String> {
     if names.len() < 2 {
         return Err(format!("--algorithms {} leaves nothing to compare; name two or more", names[0]));
     }
-    if let Some(one) = args.config.algorithm {
+    if let Some(one) = config.run.algorithm {
         return Err(format!("--algorithm {one} names one of several; list all of them after --algorithms"));
     }
     let time = args.budget.map(seconds).transpose()?;
-    let jobs = jobs(&args, time)?;
-    let stem = format!("compare-{}", jobs[0].config.model.as_deref().unwrap_or_default());
+    let jobs = jobs(&config, &args, time)?;
+    let stem = format!("compare-{}", config.model);
     let begun: Vec<Begun> = match &args.out {
         Some(out) => begun(out, &names, &jobs, time.is_some())?,
         None => names.iter().map(|_| Begun::No).collect(),
     };
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::listen();
     let out = match args.out {
         Some(out) => out,
         None => job::next_default(&stem)?,
@@ -111,26 +113,27 @@ fn seconds(budget: f64) -> Result<Duration, String> {
 }
 
 /// A job for each algorithm, all checked before any runs.
-fn jobs(args: &CompareArgs, time: Option<Duration>) -> Result<Vec<Job>, Error> {
-    let mut file = args.config_file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
-    if time.is_some() {
+fn jobs(flags: &Config, args: &CompareRest, time: Option<Duration>) -> Result<Vec<Job>, Error> {
+    let mut file = args.config_file.as_deref().map(read_config).transpose()?;
+    if let (Some(file), true) = (&mut file, time.is_some()) {
         // They were written out for a number of steps.
-        (file.burn_in, file.adjust_after, file.trace_every) = (None, None, None);
+        (file.run.burn_in, file.run.adjust_after, file.run.trace_every) = (None, None, None);
     }
     let mut configs = Vec::new();
     for algorithm in &args.algorithms {
-        let flags = Config { algorithm: Some(*algorithm), ..args.config.clone() };
-        let mut config = job::gather(args.model.as_deref(), flags, file.clone())?;
-        config.leave_to(algorithm);
+        let mut config = flags.clone();
+        config.run.algorithm = Some(*algorithm);
+        if let Some(file) = file.clone() {
+            config = config.over(file)?;
+        }
+        config.make_absolute()?;
+        config.run.leave_to(algorithm);
         job::before_data(&config, args.how.threads, time).map_err(|e| e.within(algorithm))?;
         configs.push(config);
     }
-    // Data are read once; what that settles holds for all.
-    let mut filled = configs[0].clone();
-    let source = Arc::new(Source::load(&mut filled)?);
-    let filled = filled.added_since(&configs[0]);
+    let problem = load(&configs[0])?; // data are read once
     let job = |(config, algorithm): (Config, &&'static Algorithm)| {
-        let job = Job::new(config.or(filled.clone()), Arc::clone(&source) as Arc<dyn Problem>, time);
+        let job = Job::new(config, Arc::clone(&problem), time);
         job.and_then(|job| job.check().map(|()| job)).map_err(|e| e.within(algorithm))
     };
     configs.into_iter().zip(&args.algorithms).map(job).collect()
@@ -156,13 +159,15 @@ fn begun(out: &Path, names: &[String], jobs: &[Job], timed: bool) -> Result<Vec<
         let name = entry
             .map_err(|e| format!("cannot read {}: {e}; choose another --out", out.display()))?
             .file_name();
-        if name != "report.html" && !names.iter().any(|n| name == n.as_str()) {
+        let ours = name == "report.html" || is_unfinished(&name);
+        if !ours && !names.iter().any(|n| name == n.as_str()) {
             return Err(format!(
                 "{} is not empty and is left as it is; choose another --out",
                 out.join(name).display()
             ));
         }
     }
+    sweep(out);
     names.iter().zip(jobs).map(|(name, job)| one_begun(&out.join(name), job, timed)).collect()
 }
 
@@ -174,9 +179,9 @@ fn one_begun(dir: &Path, job: &Job, timed: bool) -> Result<Begun, String> {
     let mut there = Config::read(&dir.join("config.toml"))?;
     let mut wanted = job.config.clone();
     if timed {
-        for config in [&mut there, &mut wanted] {
-            (config.steps, config.burn_in, config.adjust_after) = (None, None, None);
-            config.trace_every = None;
+        for run in [&mut there.run, &mut wanted.run] {
+            (run.steps, run.burn_in, run.adjust_after) = (None, None, None);
+            run.trace_every = None;
         }
     }
     if there != wanted {

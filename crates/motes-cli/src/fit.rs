@@ -7,33 +7,28 @@ use std::sync::Arc;
 use motes::sentence::Face;
 use motes::{Ended, Flow, Observer, Pool, Real, StepInfo};
 use motes_app::carry::{self, Outcome, Start, Watch};
-use motes_app::config::{Config, Precision};
+use motes_app::config::Config;
 use motes_app::generator::is_config;
 use motes_app::job::{self, Job, Precise, fewer_steps};
-use motes_app::models::{self, Source};
 use motes_app::{Error, show};
+use motes_models::registry::{Given, Precision, Problem};
 
 use crate::args::{FitArgs, How, ResumeArgs};
-use crate::generator::{self, FitModel};
+use crate::flags::{OfModel, read_config};
+use crate::generator;
 use crate::progress::{Interrupt, Progress};
 
 /// Fits a model.
 pub fn fit(args: FitArgs) -> Result<Ended, String> {
-    if let Some(FitModel::Generator(args)) = args.special {
-        return generator::fit(*args);
+    let OfModel { mut config, rest } = match args {
+        FitArgs::Generator(args) => return generator::fit(*args),
+        FitArgs::Model(args) => *args,
+    };
+    if let Some(file) = &rest.config_file {
+        config = config.over(read_config(file)?)?;
     }
-    if args.config_file.as_deref().is_some_and(is_config) {
-        if args.model.is_some() || args.config != Config::default() {
-            return Err(
-                "the config is for the model generator, whose flags are its own; write motes fit generator --config".into()
-            );
-        }
-        let (config, config_file, out, how) = (Default::default(), args.config_file, args.out, args.how);
-        return generator::fit(generator::FitGeneratorArgs { config, config_file, out, how });
-    }
-    let file = args.config_file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
-    let config = job::gather(args.model.as_deref(), args.config, file)?;
-    start(config, args.how, Where::New(args.out))
+    config.make_absolute()?;
+    start(config, rest.how, Where::New(rest.out))
 }
 
 /// Continues a run.
@@ -49,23 +44,27 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
         return generator::resume(args);
     }
     let mut config = Config::read(&file)?;
-    models::name(None, config.model.as_deref())?;
     if let Some(steps) = args.steps {
-        let before = config.steps.unwrap_or(0);
+        let before = config.run.steps.unwrap_or(0);
         if steps < before {
             return Err(fewer_steps(steps, before).into());
         }
-        config.steps = Some(steps);
+        config.run.steps = Some(steps);
     }
     start(config, args.how, Where::There(args.dir))
 }
 
-fn start(mut config: Config, how: How, place: Where) -> Result<Ended, String> {
+fn start(config: Config, how: How, place: Where) -> Result<Ended, String> {
     job::before_data(&config, how.threads, None)?;
-    let source = Arc::new(Source::load(&mut config)?);
-    let job = Job::new(config, source, None)?;
-    let interrupt = Interrupt::install()?;
+    let problem = load(&config)?;
+    let job = Job::new(config, problem, None)?;
+    let interrupt = Interrupt::listen();
     Ok(Run { job, how, label: None }.carry_out(place, &interrupt)?)
+}
+
+/// The model of a config, with its data.
+pub fn load(config: &Config) -> Result<Arc<dyn Problem>, Error> {
+    Ok(job::entry_of(&config.model)?.load(config.options.clone(), Given::Options)?)
 }
 
 /// Where a run is.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use motes::{Ended, npz};
-use motes_models::data::{ImageSet, SIDE};
+use motes_models::data::{ImageSet, SIDE, read_file};
 use motes_models::features::{Gaussian, Lenet, frechet as distance};
 use motes_models::generator::Targets;
 
@@ -133,8 +133,7 @@ impl Set {
     }
 
     fn from_npy(argument: &str, path: &Path, part: Option<Range<usize>>) -> Result<Self, String> {
-        let bytes = std::fs::read(path)
-            .map_err(|e| format!("cannot read {}: {e}; check the path", path.display()))?;
+        let bytes = read_file(path, "").map_err(|e| e.to_string())?;
         let array = npz::parse_npy(&bytes).map_err(|what| {
             format!(
                 "{} cannot be used ({what}); save it with NumPy as float32 or float64 in C order",

@@ -16,6 +16,7 @@ mod args;
 mod check;
 mod compare;
 mod fit;
+mod flags;
 mod frechet;
 mod generator;
 mod paper;
@@ -34,7 +35,15 @@ use args::{Cli, Command};
 
 /// Does what the arguments of the process say.
 pub fn main() -> ExitCode {
-    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    // Before anything that takes time: a supervisor may change its mind in the first millisecond.
+    if let Err(sentence) = progress::catch_signals() {
+        return failure(&sentence);
+    }
+    let args = match flags::with_model(std::env::args_os().collect()) {
+        Ok(args) => args,
+        Err(sentence) => return failure(&sentence),
+    };
+    let parsed = command().try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(e) if !e.use_stderr() => {

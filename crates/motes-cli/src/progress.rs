@@ -1,7 +1,6 @@
 //! Progress: a bar with rate and ETA on a terminal, a plain line now and then elsewhere.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -127,37 +126,75 @@ impl Progress {
     }
 }
 
-/// Stops a run when a signal has come.
-#[derive(Clone)]
-pub struct Interrupt(Arc<AtomicBool>);
+/// Whether a signal has asked for an end.
+static ASKED: AtomicBool = AtomicBool::new(false);
+/// Whether it was one that people send again if they cannot wait.
+static AGAIN: AtomicBool = AtomicBool::new(false);
+/// Whether nobody looks at `ASKED`, so that a signal ends the process at once.
+static UNHEEDED: AtomicBool = AtomicBool::new(true);
 
-impl Interrupt {
-    /// Listens for Ctrl-C and SIGTERM; the second one ends the process at once (the last checkpoint stays good).
-    pub fn install() -> Result<Self, String> {
-        Self::listen().map_err(|e| format!("cannot listen for Ctrl-C: {e}; try again"))
+/// Lets Ctrl-C, SIGTERM and SIGHUP end the process with exit code 1 from now on: at once until somebody
+/// [listens](Interrupt::listen). To be called before anything else.
+pub fn catch_signals() -> Result<(), String> {
+    catch().map_err(|e| format!("cannot listen for Ctrl-C: {e}; try again"))
+}
+
+fn catch() -> std::io::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::flag::{register, register_conditional_shutdown};
+    for signal in [SIGINT, SIGTERM] {
+        register_conditional_shutdown(signal, 1, &UNHEEDED)?;
+        // The second one does not wait for the end of a step; the last checkpoint stays good.
+        register_conditional_shutdown(signal, 1, &AGAIN)?;
+        register(signal, &AGAIN)?;
+        register(signal, &ASKED)?;
     }
-
-    fn listen() -> std::io::Result<Self> {
-        use signal_hook::consts::{SIGINT, SIGTERM};
-        let flag = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&flag))?;
-            signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    #[cfg(unix)]
+    {
+        use signal_hook::consts::{SIGHUP, SIGXFSZ};
+        // `nohup` has it ignored, and means it.
+        if !is_ignored(SIGHUP) {
+            register_conditional_shutdown(SIGHUP, 1, &UNHEEDED)?;
+            // A terminal that is closed sends it, and the shell in it once more: the second does not mean haste.
+            register(SIGHUP, &ASKED)?;
         }
         // A file that grows too large is then a failed write with a remedy, not a sudden death.
-        #[cfg(unix)]
-        signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
-        Ok(Interrupt(flag))
+        static UNUSED: AtomicBool = AtomicBool::new(false);
+        register(SIGXFSZ, &UNUSED)?;
+    }
+    Ok(())
+}
+
+/// Whether the process was started with a signal ignored.
+#[cfg(unix)]
+fn is_ignored(signal: std::ffi::c_int) -> bool {
+    let mut now = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: without a new action the call changes nothing, and where it succeeds it has written the present one.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) == 0
+            && now.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Stops a run when a signal has come.
+#[derive(Clone)]
+pub struct Interrupt(());
+
+impl Interrupt {
+    /// From now on somebody looks whether a signal has come, and ends in good order.
+    pub fn listen() -> Self {
+        UNHEEDED.store(false, Ordering::SeqCst);
+        Interrupt(())
     }
 
     /// Whether a signal has come.
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        ASKED.load(Ordering::Relaxed)
     }
 
     /// The same for work that asks by itself.
     pub fn stop(&self) -> Stop<'_> {
-        Stop(Some(&self.0))
+        Stop(Some(&ASKED))
     }
 
     /// What an observer says.

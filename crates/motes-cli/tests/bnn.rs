@@ -334,7 +334,7 @@ fn products_are_chosen_and_agree() {
     place.refuses("fit logistic --products dense", &["--products belongs to the model bnn", "leave it out"]);
     place.refuses("fit hierarchical --products dense", &["--products belongs to the model bnn"]);
     place.refuses(&format!("{SMALL} --products spares"), &["'spares'", "did you mean sparse?"]);
-    assert!(place.motes("fit --help").out.contains("--products"));
+    assert!(place.motes("fit bnn --help").out.contains("--products"));
 }
 
 #[test]

@@ -133,7 +133,8 @@ fn a_damaged_generation_can_be_resumed_for_more_steps() {
 #[test]
 fn an_unfinished_checkpoint_is_swept_away() {
     let place = place();
-    place.write("good/checkpoint/00000000000000000085.motes.tmp", "half");
+    place.write("good/checkpoint/.00000000000000000085.motes.Ab12Cd34.motes.tmp", "half");
+    place.write("good/.summary.json.zZ09zZ09.motes.tmp", "half");
     place.bare("resume good");
     tidy(&place.path("good"));
 }
@@ -214,7 +215,10 @@ fn a_run_resumes_from_anywhere() {
     let place = Place::new();
     place.write("y.csv", "y\n1\n2\n4\n");
     place.bare("fit hierarchical --data y.csv --steps 20 --burn-in 10 --out run");
-    place.write("by-hand.toml", "version = 1\nmodel = \"hierarchical\"\ndata = \"y.csv\"\nsteps = 20\n");
+    place.write(
+        "by-hand.toml",
+        "version = 2\nmodel = \"hierarchical\"\n[run]\nsteps = 20\n[hierarchical]\ndata = \"y.csv\"\n",
+    );
     place.bare("fit --config by-hand.toml --out by-hand");
     same_bits(&place.path("run"), &place.path("by-hand"));
     std::fs::create_dir(place.path("elsewhere")).unwrap();

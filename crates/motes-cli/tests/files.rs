@@ -253,11 +253,13 @@ fn the_config_has_everything_but_out_threads_and_quiet() {
     );
     let config: toml::Table = place.text("run/config.toml").parse().unwrap();
     let expected: toml::Table = r#"
-        version = 1
+        version = 2
         model = "hierarchical"
+        [hierarchical]
         dim = 9
         true-theta = -2.5
         data-seed = 4
+        [run]
         algorithm = "joint-mh"
         joint-update = "pqn"
         particles = 3
@@ -286,7 +288,12 @@ fn the_config_has_everything_but_out_threads_and_quiet() {
     assert_eq!(known, expected);
     let settings: toml::Table =
         serde_json::from_value(summary(&place.path("run"))["settings"].clone()).unwrap();
-    assert_eq!(settings, config, "summary.json repeats the config");
+    let mut flat = config.clone();
+    for table in ["run", "hierarchical"] {
+        let inside = flat.remove(table).unwrap();
+        flat.extend(inside.as_table().unwrap().clone());
+    }
+    assert_eq!(settings, flat, "summary.json repeats the config");
 }
 
 /// The words of a line.

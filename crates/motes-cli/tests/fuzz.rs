@@ -144,7 +144,7 @@ proptest! {
 #[test]
 fn mutated_configs_are_refused_or_run() {
     let place = Place::in_memory();
-    let config = "version = 1\nmodel = \"hierarchical\"\ndim = 4\nalgorithm = \"pgd\"\nparticles = 3\nsteps = 9\n\
+    let config = "version = 2\nmodel = \"hierarchical\"\n[hierarchical]\ndim = 4\n[run]\nalgorithm = \"pgd\"\nparticles = 3\nsteps = 9\n\
                   burn-in = 4\nstep-size = 0.01\ngrow = \"5:6\"\nstep-decay = \"0.5,10\"\nwarm-start = \"1x3\"\n\
                   init-particles = \"0\"\nseed = 1\ntrace-every = 1\nkeep-clouds = 1\nadjust = false\n";
     let pieces: [&[u8]; 22] = [

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use common::{Dice, Done, Place, checkpoints, same_bits, tidy};
+use common::{Dice, Done, Place, checkpoints, same_bits, signal, signals, tidy};
 
 /// Goes on with whatever there is, or begins, in a process that is not waited for.
 fn go_on(place: &Place, run: &str, fit: &str) -> Child {
@@ -91,7 +91,7 @@ fn short_runs_killed_at_any_moment_end_in_the_same_bits() {
 fn what_a_kill_leaves_before_the_config_is_no_obstacle() {
     let place = Place::new();
     std::fs::create_dir(place.path("run")).unwrap();
-    place.write("run/config.toml.tmp", "version");
+    place.write("run/.config.toml.Ab12Cd34.motes.tmp", "version");
     place.write("run/trace.csv", "");
     place.quietly("fit hierarchical --steps 5 --out run");
     tidy(&place.path("run"));
@@ -104,12 +104,6 @@ fn what_a_kill_leaves_before_the_config_is_no_obstacle() {
     std::fs::remove_dir_all(place.path("run/checkpoint")).unwrap();
     place.quietly("resume run");
     same_bits(&place.path("whole"), &place.path("run"));
-}
-
-/// Sends a signal by its name.
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
-    assert!(status.unwrap().success());
 }
 
 fn wait_for(path: &Path) {
@@ -125,11 +119,15 @@ fn interrupts_leave_a_checkpoint_and_exit_code_1() {
     let place = Place::new();
     // Too long to end by itself, until it is resumed with fewer steps to go.
     let fit = "fit hierarchical --dim 100 --particles 20 --trace-every 100 --keep-clouds 1000 --burn-in 500";
-    for name in ["INT", "TERM"] {
+    for name in signals() {
         let child = place.spawn(&format!("{fit} --steps 100000000 --out {name}"));
         wait_for(&place.path(&format!("{name}/trace.csv")));
         std::thread::sleep(Duration::from_millis(150));
         signal(&child, name);
+        if name == "HUP" {
+            // The shell in a terminal that is closed sends it once more, which is no reason to lose the last steps.
+            let _ = Command::new("kill").args(["-HUP", &child.id().to_string()]).output();
+        }
         let done = Done::wait(child);
         assert_eq!(done.code, Some(1), "{}", done.err);
         assert_eq!(done.out, "");

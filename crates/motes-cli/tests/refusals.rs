@@ -177,51 +177,70 @@ fn a_plan_that_cannot_fit_into_memory_is_refused_at_once() {
 #[test]
 fn configs_that_cannot_be_used() {
     let place = Place::new();
-    let good = "version = 1\nmodel = \"hierarchical\"\nsteps = 5\n";
+    let good = "version = 2\nmodel = \"hierarchical\"\n[run]\nsteps = 5\n";
+    let run = |line: &str| format!("version = 2\nmodel = \"hierarchical\"\n[run]\n{line}\n");
+    let own = |line: &str| format!("version = 2\nmodel = \"hierarchical\"\n[hierarchical]\n{line}\n");
+    let lines: [(&str, &[&str]); 10] = [
+        ("partciles = 4", &["'partciles'", "did you mean particles?"]),
+        ("xyzzyxyzzy = 4", &["'xyzzyxyzzy'", "remove it"]),
+        ("threads = 4", &["'threads'"]),
+        ("particles = \"ten\"", &["particles", "\"ten\""]),
+        ("particles = -1", &["particles", "-1"]),
+        ("steps = 2.5", &["steps", "2.5"]),
+        ("adjust = 1", &["adjust"]),
+        ("algorithm = \"pdg\"", &["did you mean pgd?"]),
+        ("grow = \"5:3,4:2\"", &["grow", "rising"]),
+        ("step-size = nan", &["--step-size NaN"]),
+    ];
+    for (line, pieces) in lines {
+        place.write("c.toml", run(line));
+        place.refuses("fit --config c.toml --out run", pieces);
+    }
     for (content, pieces) in [
-        (
-            "version = 2\nmodel = \"hierarchical\"\nbrand-new = true\n",
-            &["format version 2", "newer motes"][..],
-        ),
-        ("model = \"hierarchical\"\n", &["version = 1"]),
-        ("version = \"one\"\n", &["version = 1"]),
-        ("version = -1\n", &["version = 1"]),
-        ("", &["version = 1"]),
-        ("version = 1\n", &["hierarchical"]),
-        ("version = 1\nmodel = \"hierarchica\"\n", &["did you mean hierarchical?"]),
-        (
-            "version = 1\nmodel = \"hierarchical\"\npartciles = 4\n",
-            &["'partciles'", "did you mean particles?"],
-        ),
-        ("version = 1\nmodel = \"hierarchical\"\nxyzzyxyzzy = 4\n", &["'xyzzyxyzzy'", "remove it"]),
-        ("version = 1\nmodel = \"hierarchical\"\nthreads = 4\n", &["'threads'"]),
-        ("version = 1\nmodel = \"hierarchical\"\nparticles = \"ten\"\n", &["particles", "\"ten\""]),
-        ("version = 1\nmodel = \"hierarchical\"\nparticles = -1\n", &["particles", "-1"]),
-        ("version = 1\nmodel = \"hierarchical\"\nsteps = 2.5\n", &["steps", "2.5"]),
-        ("version = 1\nmodel = \"hierarchical\"\nadjust = 1\n", &["adjust"]),
-        ("version = 1\nmodel = \"hierarchical\"\nalgorithm = \"pdg\"\n", &["did you mean pgd?"]),
-        ("version = 1\nmodel = \"hierarchical\"\ngrow = \"5:3,4:2\"\n", &["grow", "rising"]),
-        ("version = 1\nmodel = \"hierarchical\"\nstep-size = nan\n", &["--step-size NaN"]),
-        ("version = 1\nmodel = \"hierarchical\"\nstep-size = \"often\"\n", &["step-size"]),
-        ("version = 1\nversion = 1\n", &["line 2", "duplicate key"]),
-        ("version = 1\nthis is no TOML\n", &["line 2"]),
-        ("{\"version\": 1}", &["line 1"]),
-        ("version = 1\nmodel = \"hierarchical\"\ndata-sha256 = \"00\"\n", &["SHA-256"]),
+        (run("step-size = \"often\""), &["step-size"][..]),
+        (run("dim = 3"), &["'dim'", "[run]", "[hierarchical]"]),
+        (own("steps = 3"), &["'steps'", "[hierarchical]", "[run]"]),
+        (own("dmi = 3"), &["'dmi'", "did you mean dim?"]),
+        (own("prior-variance = 3"), &["--prior-variance", "belongs to the model logistic"]),
+        (own("dim = \"many\""), &["dim", "\"many\""]),
     ] {
         place.write("c.toml", content);
         place.refuses("fit --config c.toml --out run", pieces);
     }
-    place.write("c.toml", b"version = 1\n# \xff\xfe\n");
+    for (content, pieces) in [
+        (
+            "version = 3\nmodel = \"hierarchical\"\nbrand-new = true\n",
+            &["format version 3", "newer motes"][..],
+        ),
+        ("version = 1\nmodel = \"hierarchical\"\nsteps = 5\n", &["format version 1", "write a new one"]),
+        ("model = \"hierarchical\"\n", &["version = 2"]),
+        ("version = \"one\"\n", &["version = 2"]),
+        ("version = -1\n", &["version = 2"]),
+        ("", &["version = 2"]),
+        ("version = 2\n", &["hierarchical"]),
+        ("version = 2\nmodel = \"hierarchica\"\n", &["did you mean hierarchical?"]),
+        ("version = 2\nmodel = \"hierarchical\"\nsteps = 4\n", &["'steps'", "[run]"]),
+        ("version = 2\nmodel = \"hierarchical\"\n[rnu]\nsteps = 4\n", &["'rnu'", "did you mean run?"]),
+        ("version = 2\nmodel = \"hierarchical\"\nrun = 4\n", &["run is not a table"]),
+        ("version = 2\nversion = 2\n", &["line 2", "duplicate key"]),
+        ("version = 2\nthis is no TOML\n", &["line 2"]),
+        ("{\"version\": 2}", &["line 1"]),
+        ("version = 2\nmodel = \"hierarchical\"\ndata-sha256 = \"00\"\n", &["SHA-256"]),
+    ] {
+        place.write("c.toml", content);
+        place.refuses("fit --config c.toml --out run", pieces);
+    }
+    place.write("c.toml", b"version = 2\n# \xff\xfe\n");
     place.refuses("fit --config c.toml --out run", &["c.toml is not a text file"]);
-    place.write("c.toml", format!("version = 1\nx = {}", "[".repeat(200_000)));
+    place.write("c.toml", format!("version = 2\nx = {}", "[".repeat(200_000)));
     place.refuses("fit --config c.toml --out run", &["c.toml"]);
     place.refuses("fit --config none.toml --out run", &["none.toml", "check the path"]);
     place.refuses("fit --config . --out run", &["cannot read the config"]);
     place.write("c.toml", good);
-    place.refuses("fit hierarchica --config c.toml --out run", &["the config is for the model hierarchical"]);
+    place.refuses("fit logistic --config c.toml --out run", &["the config is for the model hierarchical"]);
     place.quietly("fit --config c.toml --out run");
     // A number where a flag takes a number, whole or not.
-    place.write("c.toml", format!("{good}step-size = 1\ntrue-theta = 2\ninit-theta = -1\n"));
+    place.write("c.toml", format!("{good}step-size = 1\ninit-theta = -1\n[hierarchical]\ntrue-theta = 2\n"));
     place.quietly("fit --config c.toml --out whole");
 }
 
@@ -237,7 +256,7 @@ fn resume_of_what_is_no_run() {
     place.refuses("resume run --steps 19", &["--steps 19", "20", "larger"]);
     place.refuses("resume run --steps 0", &["--steps 0"]);
     place.quietly("resume run --steps 20");
-    place.write("run/config.toml", "version = 1");
+    place.write("run/config.toml", "version = 2");
     place.refuses("resume run", &["model"]);
 }
 

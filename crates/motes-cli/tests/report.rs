@@ -66,7 +66,7 @@ fn handmade(place: &Place, name: &str, steps: u64, theta: &[String], summary: Op
     let dir = place.path(name);
     fs::create_dir_all(&dir).unwrap();
     let config = format!(
-        "version = 1\nmodel = \"logistic\"\nalgorithm = \"pgd\"\nsteps = {steps}\nburn-in = {}\nparticles = 5\nstep-size = 0.1\n",
+        "version = 2\nmodel = \"logistic\"\n[run]\nalgorithm = \"pgd\"\nsteps = {steps}\nburn-in = {}\nparticles = 5\nstep-size = 0.1\n",
         steps / 2
     );
     fs::write(dir.join("config.toml"), config).unwrap();

@@ -18,8 +18,14 @@ fn help_shows_examples() {
         ),
         (
             "fit --help",
-            &["Examples:", "--particles", "--step-size", "--grow 500:100,800:1000", "[default: pgd]"],
+            &["Examples:", "--grow 500:100,800:1000", "hierarchical", "logistic", "bnn", "generator"],
         ),
+        (
+            "fit logistic --help",
+            &["--particles", "--step-size", "[default: pgd]", "--prior-variance", "--config"],
+        ),
+        ("compare bnn --help", &["--algorithms", "--hidden", "--budget"]),
+        ("check-model hierarchical --help", &["--dim", "--seed"]),
         ("resume --help", &["--steps", "burn-in stays"]),
         ("check-model --help", &["check-model"]),
         ("help fit", &["Examples:"]),
@@ -30,6 +36,10 @@ fn help_shows_examples() {
         for piece in pieces {
             assert!(done.out.contains(piece), "{call} lacks '{piece}':\n{}", done.out);
         }
+    }
+    let logistic = place.motes("fit logistic --help").out;
+    for foreign in ["--dim", "--hidden", "--labels", "--epochs"] {
+        assert!(!logistic.contains(foreign), "{foreign}");
     }
     let bare = place.motes("");
     assert_eq!(bare.code, Some(2));

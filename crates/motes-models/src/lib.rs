@@ -6,6 +6,8 @@ pub mod features;
 pub mod generator;
 mod hierarchical;
 pub mod logistic;
+pub mod options;
+pub mod registry;
 
 pub use bnn::{Bnn, Labelled, Products};
 pub use hierarchical::Hierarchical;

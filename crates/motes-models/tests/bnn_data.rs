@@ -1,6 +1,8 @@
 //! The images of the Bayesian neural network: their files, and the tasks made of them.
 
-use motes_models::data::{ImageTask, Images, TaskOptions, mnist, read_images, read_labels};
+use motes_models::data::{
+    ImageSet, ImageTask, Images, TaskOptions, first_labels, mnist, read_images, read_labels,
+};
 use proptest::prelude::*;
 
 /// NumPy's mnist49() of the peers: rows, labels, features and split.
@@ -81,6 +83,40 @@ fn broken_idx_files_are_refused() {
     let huge = idx(&[u32::MAX, u32::MAX, u32::MAX], b"");
     assert!(read_images(&huge, "f").unwrap_err().to_string().contains("is too short for"));
     assert!(read_images(&idx(&[3, 0, 2], b""), "f").unwrap_err().to_string().contains("holds no pixels"));
+}
+
+/// What comes after the images or labels that are asked for is not looked at, and the others are the same.
+#[test]
+fn no_more_is_read_than_is_asked_for() {
+    let pixels: Vec<u8> = (0..200).map(|i| (i * 7 % 256) as u8).collect();
+    let (whole, torn) = (idx(&[2, 5, 5], &pixels[..50]), idx(&[8, 5, 5], &pixels[..190]));
+    let set = |bytes: &[u8], limit| ImageSet::from_idx(bytes, "f", 1, limit).map_err(|e| e.to_string());
+    assert_eq!(set(&torn, Some(2)), set(&whole, None));
+    let short = "f holds 190 of the 200 bytes that its header promises; download it again";
+    assert_eq!(set(&torn, Some(8)).unwrap_err(), short);
+    assert_eq!(set(&torn, None).unwrap_err(), short);
+    let long = [&whole[..], b"x"].concat();
+    assert!(set(&long, Some(1)).is_ok());
+    assert_eq!(set(&long, Some(2)).unwrap_err(), set(&long, None).unwrap_err());
+    let all = read_labels(mnist::LABELS, "f").unwrap();
+    for most in [0, 1, 4000, all.len(), all.len() + 1] {
+        assert_eq!(first_labels(mnist::LABELS, "f", most).unwrap(), all[..most.min(all.len())]);
+    }
+}
+
+/// An image that is larger than what is read at once is read all the same, unless it is larger than any camera takes.
+#[test]
+fn sizes_of_images_are_limited() {
+    let set = |dims: &[u32], n: usize| {
+        ImageSet::from_idx(&idx(dims, &vec![9; n]), "f", 1, Some(1)).map_err(|e| e.to_string())
+    };
+    let large = set(&[2, 6000, 6000], 72_000_000).unwrap();
+    assert_eq!(large, set(&[1, 32, 32], 1024).unwrap());
+    let sentence = set(&[1, 15_000, 15_000], 225_000_000).unwrap_err();
+    assert!(
+        sentence.contains("f has images of 15000 x 15000 pixels; give images of at most 200"),
+        "{sentence}"
+    );
 }
 
 proptest! {

@@ -2,7 +2,7 @@
 
 use motes_models::data::{
     Classification, DataError, Moments, Table, classification, classification_like, column, features,
-    read_table, sha256, train_test_split, wisconsin,
+    read_file, read_file_of, read_table, sha256, train_test_split, wisconsin,
 };
 use proptest::prelude::*;
 
@@ -251,6 +251,32 @@ fn use_everything(bytes: &[u8]) {
             Err(e) => sentence(e),
         }
     }
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named_with_what_to_do() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    std::fs::write(at("f.csv"), "a\n1\n").unwrap();
+    assert_eq!(read_file(&at("f.csv"), "the data").unwrap(), b"a\n1\n");
+    assert_eq!(read_file_of(&at("f.csv"), "", 4, "").unwrap(), b"a\n1\n");
+    let shown = place.path().display();
+    refused(
+        read_file_of(&at("f.csv"), "the config", 3, "give a shorter one"),
+        &format!("cannot read the config {shown}/f.csv: it is longer than 3 bytes; give a shorter one"),
+    );
+    refused(
+        read_file(place.path(), "the data"),
+        &format!("cannot read the data {shown}: it is a directory; give a file"),
+    );
+    refused(
+        read_file(&at("none"), ""),
+        &format!("cannot read {shown}/none: No such file or directory (os error 2); check the path"),
+    );
+    refused(
+        read_file("/dev/null".as_ref(), "the labels"),
+        "cannot read the labels /dev/null: it is a device; give a file or a pipe",
+    );
 }
 
 proptest! {

@@ -2,6 +2,7 @@
 
 use motes::Error;
 use motes_models::generator::TrainingError;
+use motes_models::registry;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
@@ -30,8 +31,8 @@ pub fn failure(error: motes_app::Error) -> PyErr {
             let sentence = without_checkpoints(&error);
             diverged(sentence, step, value, rate.value, rate.smaller())
         }
-        motes_app::Error::Setting { key, problem } => {
-            value_error(motes_app::Error::Setting { key: key.replace('-', "_"), problem })
+        motes_app::Error::Problem(registry::Error::Setting { key, problem }) => {
+            value_error(registry::Error::Setting { key: key.replace('-', "_"), problem })
         }
         other => value_error(other),
     }

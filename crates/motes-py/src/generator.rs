@@ -22,7 +22,7 @@ use pyo3::types::PyBytes;
 use crate::callables::Trouble;
 use crate::errors::{exception, failure, in_python, value_error};
 use crate::run::{How, raised, read_file};
-use crate::watch::{Signals, asked, attended};
+use crate::watch::{Signals, asked, attended, unless_interrupted};
 
 /// The files of images and labels that were given as arrays.
 const IMAGES: &str = "images.idx";
@@ -46,10 +46,12 @@ impl Images {
     #[staticmethod]
     fn of_settings(py: Python<'_>, settings: &str) -> PyResult<Self> {
         let config = settings_from(settings)?;
-        let set = py.detach(|| {
-            let channels = open::channels(&config)?;
-            pool(None)?.install(|| open::images(&config, channels, UNTOLD))
-        });
+        let read = config.clone();
+        // On a thread of its own: many images take a while, and a pipe may have nobody who writes to it.
+        let set = unless_interrupted(py, move || {
+            let channels = open::channels(&read)?;
+            pool(None)?.install(|| open::images(&read, channels, UNTOLD))
+        })?;
         Ok(Images { set: Arc::new(set.map_err(value_error)?), config: Some(config), labels: None })
     }
 
@@ -381,7 +383,7 @@ fn carry_out(
 
 fn settings_from(json: &str) -> PyResult<GeneratorConfig> {
     let table = serde_json::from_str(json).map_err(value_error)?;
-    GeneratorConfig::from_table(table).map_err(failure)
+    GeneratorConfig::of_table(table).map_err(failure)
 }
 
 fn pool(threads: Option<usize>) -> Result<Pool, Error> {

@@ -18,7 +18,7 @@ mod _core {
     #[pymodule_export]
     use super::generator::{Images, Training, load_training, train};
     #[pymodule_export]
-    use super::problem::{Problem, check};
+    use super::problem::{Problem, check, model_of, models};
     #[pymodule_export]
     use super::run::{Run, fit, load, trace_columns};
     #[pymodule_export]

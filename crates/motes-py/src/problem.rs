@@ -1,104 +1,72 @@
 //! Models as Python gives them: a built-in one with its data, or callables.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use motes::settings::{InitParticles, Preconditioner};
 use motes::{Model, Pool, Settings, memory};
-use motes_app::Error;
-use motes_app::config::{Config, Defaults, Precision};
-use motes_app::job::{self, Files, Precise};
-use motes_app::models::{self, Remember, Source};
-use motes_models::data::{Classification, sha256};
+use motes_app::choices::Choices;
+use motes_app::config::Config;
+use motes_app::generator::{self, GeneratorConfig};
+use motes_app::{job, predict};
+use motes_models::data::Classification;
+use motes_models::options::{Flag, Kind as Looks, Table};
+use motes_models::registry::{self, Defaults, Error, Given, Precision, Predictor};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 use crate::callables::{Callables, PyReal, Trouble, Written};
-use crate::errors::{exception, failure, value_error};
+use crate::errors::{exception, failure, in_python, value_error};
+use crate::watch::unless_interrupted;
 
 /// What a model is made of.
+#[derive(Clone)]
 pub enum Kind {
-    Builtin { config: Box<Config>, source: Arc<Source>, table: Option<Box<Table>>, shape: OnceLock<Shape> },
+    Builtin(Arc<dyn registry::Problem>),
     Written(Arc<Callables>),
 }
 
 /// D_theta, D_x, names of theta, names of x.
 type Shape = (usize, usize, Vec<String>, Vec<String>);
 
-/// Data that were given as arrays, to be written beside a run's config.
-pub enum Table {
-    Observations(Vec<f64>),
-    Rows(Classification),
-}
-
-/// What a coordinate's name takes: Python asks for all of them.
-const NAME_BYTES: u128 = 64;
-
-/// The file of such data in a run directory.
-const TABLE: &str = "data.csv";
-
-impl Table {
-    /// As CSV: every number comes back to the last bit.
-    pub fn csv(&self) -> Vec<u8> {
-        let mut out = csv::Writer::from_writer(Vec::new());
-        // Writing to memory does not fail.
-        match self {
-            Table::Observations(y) => {
-                let _ = out.write_record(["y"]);
-                y.iter().for_each(|v| drop(out.write_record([format!("{v:?}")])));
-            }
-            Table::Rows(rows) => {
-                let _ = out.write_record(rows.feature_names.iter().chain([&rows.target]));
-                for (f, label) in rows.features.chunks_exact(rows.feature_names.len()).zip(&rows.labels) {
-                    let class = rows.classes[usize::from(*label)].clone();
-                    let _ = out.write_record(f.iter().map(|v| format!("{v:?}")).chain([class]));
-                }
-            }
-        }
-        out.into_inner().unwrap_or_default()
-    }
-}
-
 /// A model and its data.
 #[pyclass(frozen, module = "motes._core")]
 pub struct Problem {
-    pub kind: Arc<Kind>,
+    pub kind: Kind,
+    shape: OnceLock<Shape>,
 }
 
 #[pymethods]
 impl Problem {
-    /// A built-in model with the data that the settings name (JSON, named as in config.toml).
+    /// A built-in model with the data that the options name (JSON, named as in config.toml).
     #[staticmethod]
-    fn of_settings(py: Python<'_>, settings: &str) -> PyResult<Self> {
-        let mut config = settings_from(settings)?;
-        let name = models::name(None, config.model.as_deref()).map_err(failure)?;
-        let shape = models::shape_before_data(&name, &config, 8);
-        memory::check(shape, &Settings { particles: 1, ..Settings::default() }).map_err(value_error)?;
-        let source = py.detach(|| Source::load(&mut config)).map_err(failure)?;
-        Problem::builtin(config, source, None).map_err(failure)
+    fn of_options(py: Python<'_>, model: &str, options: &str) -> PyResult<Self> {
+        let options = options_from(model, options)?;
+        let entry = job::entry_of(model).map_err(failure)?;
+        let one = Settings { particles: 1, ..Settings::default() };
+        memory::check(entry.shape_before_data(&options, 8), &one).map_err(value_error)?;
+        Problem::loaded(py, model, options, Given::Options)
     }
 
-    /// The hierarchical model of observations.
+    /// A built-in model of observations.
     #[staticmethod]
-    fn of_observations(y: PyReadonlyArray1<'_, f64>) -> PyResult<Self> {
-        let y: Vec<f64> = y.as_array().to_vec();
-        let config = Config { model: Some("hierarchical".into()), ..Config::default() };
-        let source = Source::of_observations(&config, y.clone(), String::new()).map_err(failure)?;
-        Problem::builtin(config, source, Some(Table::Observations(y))).map_err(failure)
+    fn of_observations(py: Python<'_>, model: &str, y: PyReadonlyArray1<'_, f64>) -> PyResult<Self> {
+        Problem::loaded(py, model, Table::new(), Given::Observations(y.as_array().to_vec()))
     }
 
     /// A classifier of rows whose labels count the classes.
     #[staticmethod]
+    #[allow(clippy::too_many_arguments)]
     fn of_rows(
         py: Python<'_>,
-        settings: &str,
+        model: &str,
+        options: &str,
         features: PyReadonlyArray2<'_, f64>,
         labels: PyReadonlyArray1<'_, u8>,
         classes: Vec<String>,
         names: Vec<String>,
         target: String,
     ) -> PyResult<Self> {
-        let mut config = settings_from(settings)?;
-        config.drop = Some(Vec::new());
         let rows = Classification {
             features: features.as_array().iter().copied().collect(),
             feature_names: names,
@@ -107,19 +75,16 @@ impl Problem {
             classes,
             rows_dropped: 0,
         };
-        let made = py.detach(|| {
-            let source = Source::of_rows(&mut config, rows.clone(), String::new())?;
-            let problem = Problem::builtin(config, source, Some(Table::Rows(rows)))?;
-            // A model that cannot be built is refused now, not when it is fitted.
-            problem.kind.posed(&Trouble::default()).double().map(|_| problem)
-        });
-        made.map_err(failure)
+        let problem = Problem::loaded(py, model, options_from(model, options)?, Given::Rows(rows))?;
+        // A model that cannot be built is refused now, not when it is fitted.
+        py.detach(|| problem.kind.posed(&Trouble::default()).double()).map_err(|e| failure(e.into()))?;
+        Ok(problem)
     }
 
     /// A model of callables.
     #[staticmethod]
     fn of_callables(description: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(Problem { kind: Arc::new(Kind::Written(Arc::new(Callables::new(description)?))) })
+        Ok(Problem::of(Kind::Written(Arc::new(Callables::new(description)?))))
     }
 
     /// The model's name.
@@ -130,141 +95,114 @@ impl Problem {
 
     /// Sizes and names: D_theta, D_x, names of theta, names of x.
     fn shape(&self) -> PyResult<Shape> {
-        let of = || -> Result<Shape, Error> {
-            let model = self.kind.posed(&Trouble::default()).double()?;
-            Ok((model.d_theta(), model.d_x(), model.theta_names(), model.x_names()))
-        };
-        match &*self.kind {
-            Kind::Builtin { shape, .. } => match shape.get() {
-                Some(known) => Ok(known.clone()),
-                None => of().map(|new| shape.get_or_init(|| new).clone()),
-            },
-            Kind::Written(_) => of(),
+        if let (Some(known), Kind::Builtin(_)) = (self.shape.get(), &self.kind) {
+            return Ok(known.clone());
         }
-        .map_err(failure)
+        let model = self.kind.posed(&Trouble::default()).double().map_err(|e| failure(e.into()))?;
+        let new = (model.d_theta(), model.d_x(), model.theta_names(), model.x_names());
+        let _ = self.shape.set(new.clone());
+        Ok(new)
     }
 
     /// What should be known about the data, in a line each.
     fn notes(&self) -> Vec<String> {
-        match &*self.kind {
-            Kind::Builtin { source, .. } => source.notes.clone(),
+        match &self.kind {
+            Kind::Builtin(problem) => problem.notes().to_vec(),
             Kind::Written(_) => Vec::new(),
         }
     }
 
     /// The names of the classes, where there are any.
     fn classes(&self) -> Option<Vec<String>> {
-        self.kind.remember().map(|r| r.classes.clone())
+        self.kind.predictor().map(|p| p.classes().to_vec())
     }
 
     /// The names of the columns that features come from, where there are any.
     fn features(&self) -> Vec<String> {
-        self.kind.remember().map_or(Vec::new(), |r| r.features.clone())
+        self.kind.predictor().map_or(Vec::new(), |p| p.columns().to_vec())
     }
 }
 
 impl Problem {
-    /// A model of data; a network of which not even one particle fits into memory is refused before it is built.
-    fn builtin(config: Config, source: Source, table: Option<Table>) -> Result<Self, Error> {
-        if let Some(r) = source.remember.as_ref().filter(|r| r.model == "bnn") {
-            let d_x = r.hidden.saturating_mul(r.inputs + r.classes.len());
-            let data_bytes = NAME_BYTES * d_x as u128;
-            let shape = memory::Shape { d_theta: 2, d_x, data_bytes, real_bytes: 8 };
-            memory::check(shape, &Settings { particles: 1, ..Settings::default() }).map_err(|sentence| {
-                let arithmetic = sentence.split(';').next().unwrap_or_default();
-                format!("hidden is {}: {arithmetic}; use fewer hidden units", r.hidden)
-            })?;
-        }
-        let (config, source, table) = (Box::new(config), Arc::new(source), table.map(Box::new));
-        Ok(Problem { kind: Arc::new(Kind::Builtin { config, source, table, shape: OnceLock::new() }) })
+    pub fn of(kind: Kind) -> Self {
+        Problem { kind, shape: OnceLock::new() }
     }
 
-    /// The model of a run directory that needs no callables.
-    pub fn of_config(mut config: Config) -> Result<(Self, Config), Error> {
-        let source = Source::load(&mut config)?;
-        Ok((Problem::builtin(config.clone(), source, None)?, config))
+    fn loaded(py: Python<'_>, model: &str, options: Table, given: Given) -> PyResult<Self> {
+        let entry = job::entry_of(model).map_err(failure)?;
+        // On a thread of its own: the data may be a pipe that nobody writes to.
+        let loaded = unless_interrupted(py, move || entry.load(options, given))?;
+        let problem = loaded.map_err(|e| failure(e.into()))?;
+        Ok(Problem::of(Kind::Builtin(problem)))
     }
 }
 
 impl Kind {
     pub fn name(&self) -> &str {
         match self {
-            Kind::Builtin { config, .. } => config.model.as_deref().unwrap_or_default(),
+            Kind::Builtin(problem) => problem.name(),
             Kind::Written(callables) => &callables.name,
         }
     }
 
-    /// The settings that the data were made with.
-    pub fn config(&self) -> Config {
-        match self {
-            Kind::Builtin { config, .. } => (**config).clone(),
-            Kind::Written(callables) => Config { model: Some(callables.name.clone()), ..Config::default() },
-        }
-    }
-
-    pub fn remember(&self) -> Option<&Remember> {
-        match self {
-            Kind::Builtin { source, .. } => source.remember.as_ref(),
-            Kind::Written(_) => None,
-        }
+    /// How new rows are predicted, if they can be.
+    pub fn predictor(&self) -> Option<Box<dyn Predictor>> {
+        let Kind::Builtin(problem) = self else { return None };
+        predict::predictor(problem.name(), problem.remember().as_ref())
     }
 
     /// The problem of one run; what its callables raise is kept aside in `trouble`.
-    pub fn posed(self: &Arc<Self>, trouble: &Trouble) -> Arc<dyn job::Problem> {
-        Arc::new(Posed { kind: self.clone(), trouble: trouble.clone() })
+    pub fn posed(&self, trouble: &Trouble) -> Arc<dyn registry::Problem> {
+        match self {
+            Kind::Builtin(problem) => problem.clone(),
+            Kind::Written(c) => Arc::new(Own { callables: c.clone(), trouble: trouble.clone() }),
+        }
     }
 }
 
-/// The problem of one run.
-struct Posed {
-    kind: Arc<Kind>,
+/// A model of callables in one run.
+struct Own {
+    callables: Arc<Callables>,
     trouble: Trouble,
 }
 
-impl Posed {
-    fn build<F: PyReal + Precise>(&self) -> Result<Arc<dyn Model<F>>, Error> {
-        match &*self.kind {
-            Kind::Builtin { source, .. } => F::model(&**source),
-            Kind::Written(c) => Ok(Arc::new(Written { callables: c.clone(), trouble: self.trouble.clone() })),
-        }
+impl Own {
+    fn build<F: PyReal>(&self) -> Result<Arc<dyn Model<F>>, Error> {
+        Ok(Arc::new(Written { callables: self.callables.clone(), trouble: self.trouble.clone() }))
     }
 }
 
-impl job::Problem for Posed {
+impl registry::Problem for Own {
+    fn name(&self) -> &str {
+        &self.callables.name
+    }
+
     fn defaults(&self) -> Defaults {
-        match &*self.kind {
-            Kind::Builtin { source, .. } => source.defaults(),
-            Kind::Written(callables) => Defaults {
-                variational_adam: false,
-                particles: 100,
-                steps: 400,
-                step_size: callables.default_step_size,
-                precision: Precision::F64,
-                preconditioner: motes::settings::Preconditioner::None,
-                init_particles: motes::settings::InitParticles::Value(0.0),
-            },
+        Defaults {
+            particles: 100,
+            steps: 400,
+            step_size: self.callables.default_step_size,
+            precision: Precision::F64,
+            preconditioner: Preconditioner::None,
+            init_particles: InitParticles::Value(0.0),
+            variational_adam: false,
         }
+    }
+
+    fn options(&self) -> Table {
+        Table::new()
     }
 
     fn sha256(&self) -> Option<&str> {
-        match &*self.kind {
-            Kind::Builtin { source, table: None, .. } => Some(&source.sha256),
-            _ => None,
-        }
+        None
     }
 
     fn notes(&self) -> &[String] {
-        match &*self.kind {
-            Kind::Builtin { source, .. } => &source.notes,
-            Kind::Written(_) => &[],
-        }
+        &[]
     }
 
     fn remember(&self) -> Option<serde_json::Value> {
-        match &*self.kind {
-            Kind::Builtin { source, .. } => job::Problem::remember(&**source),
-            Kind::Written(_) => None,
-        }
+        None
     }
 
     fn single(&self) -> Result<Arc<dyn Model<f32>>, Error> {
@@ -274,24 +212,54 @@ impl job::Problem for Posed {
     fn double(&self) -> Result<Arc<dyn Model<f64>>, Error> {
         self.build()
     }
+}
 
-    fn place(&self, dir: &Path, config: &mut Config) -> Result<Files, Error> {
-        let Kind::Builtin { table: Some(table), .. } = &*self.kind else { return Ok(Files::new()) };
-        let bytes = table.csv();
-        let path = std::path::absolute(dir.join(TABLE))
-            .map_err(|e| format!("cannot use {}: {e}; check the path", dir.display()))?;
-        (config.data, config.data_sha256) = (Some(path), Some(sha256(&bytes)));
-        if let Table::Observations(_) = **table {
-            config.target = Some("y".into());
-        }
-        Ok(vec![(TABLE, bytes)])
-    }
+/// Options of a model as Python writes them.
+fn options_from(model: &str, json: &str) -> PyResult<Table> {
+    Ok(settings_from(model, json)?.options)
 }
 
 /// Reads settings as Python writes them.
-pub fn settings_from(json: &str) -> PyResult<Config> {
-    let table = serde_json::from_str(json).map_err(value_error)?;
-    Config::from_table(table).map_err(failure)
+pub fn settings_from(model: &str, json: &str) -> PyResult<Config> {
+    Config::of_table(model, serde_json::from_str(json).map_err(value_error)?).map_err(failure)
+}
+
+/// The model that a config file is for.
+#[pyfunction]
+pub fn model_of(config: PathBuf) -> PyResult<String> {
+    if generator::is_config(&config) {
+        return Ok(generator::MODEL.into());
+    }
+    Config::read(&config).map(|config| config.model).map_err(failure)
+}
+
+/// The models that are built in: name, what it is, its options (name, value, help, kind), and the options of every run.
+#[pyfunction]
+pub fn models() -> String {
+    let kind = |kind: Looks| match kind {
+        Looks::Whole => "whole",
+        Looks::Number => "number",
+        Looks::Text => "text",
+        Looks::Switch => "switch",
+        Looks::List => "list",
+        Looks::File => "file",
+    };
+    let options = |flags: &[Flag]| -> serde_json::Value {
+        let flags = flags.iter().filter(|flag| !flag.value.is_empty());
+        let described = flags.map(|f| {
+            serde_json::json!({ "name": f.name, "value": f.value, "help": in_python(f.help), "kind": kind(f.kind) })
+        });
+        described.collect()
+    };
+    let mut table: Table = registry::MODELS
+        .iter()
+        .map(|e| {
+            (e.name().to_string(), serde_json::json!({ "about": e.about(), "options": options(e.flags()) }))
+        })
+        .collect();
+    let described = serde_json::json!({ "about": "The generator network of the paper", "options": options(GeneratorConfig::flags()) });
+    table.insert(generator::MODEL.into(), described);
+    serde_json::json!({ "models": table, "run": options(Choices::flags()) }).to_string()
 }
 
 /// Compares the model's derivatives with finite differences: piece, error, place and whether it passed.
@@ -302,7 +270,7 @@ pub fn check(
     seed: u64,
 ) -> PyResult<Vec<(&'static str, f64, String, bool)>> {
     let trouble: Trouble = Arc::new(Mutex::new(None));
-    let model = problem.kind.posed(&trouble).double().map_err(failure)?;
+    let model = problem.kind.posed(&trouble).double().map_err(|e| failure(e.into()))?;
     let checks = py.detach(|| -> Result<_, motes::Error> {
         Pool::new(Some(1))?.install(|| motes::check_model(&*model, seed))
     });

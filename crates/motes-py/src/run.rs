@@ -10,9 +10,9 @@ use motes::sentence::Face;
 use motes::{Ended, Model, Pool, State};
 use motes_app::Error;
 use motes_app::carry::{self, Outcome, Start};
-use motes_app::config::{Config, Precision};
+use motes_app::config::Config;
 use motes_app::job::{self, Job, Precise, fewer_steps};
-use motes_models::logistic;
+use motes_models::registry::{self, Given, Precision};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -46,7 +46,7 @@ macro_rules! of_either {
 /// A fitted model.
 #[pyclass(frozen, module = "motes._core")]
 pub struct Run {
-    kind: Arc<Kind>,
+    kind: Kind,
     precise: Either,
     interrupted: bool,
     trouble: Trouble,
@@ -74,7 +74,7 @@ pub fn fit(
 ) -> PyResult<Run> {
     let kind = problem.kind.clone();
     let trouble = Trouble::default();
-    let config = settings_from(settings)?.or(kind.config());
+    let config = settings_from(kind.name(), settings)?;
     let job = settled(py, &kind, config, &trouble)?;
     match job.precision {
         Precision::F32 => {
@@ -93,20 +93,22 @@ pub fn fit(
 #[pyo3(signature = (dir, problem))]
 pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>) -> PyResult<Run> {
     let config = Config::read(&dir.join("config.toml")).map_err(failure)?;
-    let (kind, config) = match problem {
+    let kind = match problem {
         Some(problem) => {
-            let (given, own) = (problem.kind.name(), config.model.as_deref().unwrap_or_default());
+            let (given, own) = (problem.kind.name(), &config.model);
             if given != own {
                 return Err(value_error(format!(
                     "{} is a run of the model {own}, not of {given}; give the model it was fitted with",
                     dir.display()
                 )));
             }
-            (problem.kind.clone(), config)
+            problem.kind.clone()
         }
         None => {
-            let (problem, config) = py.detach(|| Problem::of_config(config)).map_err(failure)?;
-            (problem.kind, config)
+            let entry = job::entry_of(&config.model).map_err(failure)?;
+            let options = config.options.clone();
+            let loaded = py.detach(|| entry.load(options, Given::Options));
+            Kind::Builtin(loaded.map_err(|e| failure(e.into()))?)
         }
     };
     let trouble = Trouble::default();
@@ -178,12 +180,12 @@ impl Run {
     /// The model and its data.
     #[getter]
     fn problem(&self) -> Problem {
-        Problem { kind: self.kind.clone() }
+        Problem::of(self.kind.clone())
     }
 
     /// The text of config.toml.
-    fn config(&self) -> PyResult<String> {
-        self.choices().to_toml().map_err(failure)
+    fn config(&self) -> String {
+        self.choices().to_toml()
     }
 
     /// The text of trace.csv.
@@ -248,7 +250,7 @@ impl Run {
         of_either!(&self.precise, done => {
             let Outcome { job, state, trace, seconds, dir, .. } = &done.outcome;
             let mut job = job.clone();
-            (job.config.steps, job.settings.steps) = (Some(steps), steps);
+            (job.config.run.steps, job.settings.steps) = (Some(steps), steps);
             let start = match dir {
                 Some(dir) => Start::Directory(dir.clone()),
                 None => Start::Saved { state: Box::new(state.clone()), trace: trace.clone(), seconds: *seconds },
@@ -264,32 +266,24 @@ impl Run {
         features: PyReadonlyArray2<'py, f64>,
         particles: PyReadonlyArray2<'py, f64>,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let Some(remember) = self.kind.remember() else {
+        let Some(predictor) = self.kind.predictor() else {
             return Err(value_error(format!(
                 "the model {} predicts no classes; use a LogisticRegression or a BayesianNeuralNetwork",
                 self.kind.name()
             )));
         };
         let width = features.as_array().ncols();
-        if width != remember.inputs {
+        if width != predictor.inputs() {
             return Err(value_error(format!(
                 "X has {width} columns and the model was fitted to {}; give the same features",
-                remember.inputs
+                predictor.inputs()
             )));
         }
         let mut rows: Vec<f64> = features.as_array().iter().copied().collect();
         let particles: Vec<f64> = particles.as_array().iter().copied().collect();
         let probabilities = py.detach(|| -> Result<Vec<f64>, Error> {
-            if let Some(moments) = &remember.moments {
-                moments.apply(&mut rows);
-            }
-            Pool::new(None)?.install(|| match remember.model.as_str() {
-                "bnn" => motes_app::predict::network_probabilities(remember, &particles, &rows),
-                _ => {
-                    let p = logistic::predict(&particles, &rows, remember.inputs, remember.intercept);
-                    Ok(p.iter().flat_map(|p| [1.0 - p.mean, p.mean]).collect())
-                }
-            })
+            predictor.scale(&mut rows);
+            Ok(Pool::new(None)?.install(|| predictor.probabilities(&particles, &rows))?)
         });
         Ok(probabilities.map_err(failure)?.into_pyarray(py))
     }
@@ -317,7 +311,7 @@ impl<F: PyReal> Done<F> {
             Ended::Early => directory.checkpoint(state, spent)?,
             Ended::Complete => {
                 let mut summary = summary.clone();
-                summary.settings = serde_json::to_value(&job.config).expect("a config is plain data");
+                summary.settings = job.config.flat().into();
                 directory.finish(&*self.model, &job.settings, state, spent, &summary)?;
             }
         }
@@ -325,7 +319,7 @@ impl<F: PyReal> Done<F> {
     }
 }
 
-fn settled(py: Python<'_>, kind: &Arc<Kind>, config: Config, trouble: &Trouble) -> PyResult<Job> {
+fn settled(py: Python<'_>, kind: &Kind, config: Config, trouble: &Trouble) -> PyResult<Job> {
     prepared(py, kind, trouble, |problem| {
         // The curvature may be worth several threads.
         Pool::new(None)?.install(|| Job::new(config, problem, None))
@@ -334,7 +328,7 @@ fn settled(py: Python<'_>, kind: &Arc<Kind>, config: Config, trouble: &Trouble) 
 
 fn built<F: PyReal + Precise>(
     py: Python<'_>,
-    kind: &Arc<Kind>,
+    kind: &Kind,
     job: &Job,
     trouble: &Trouble,
 ) -> PyResult<Arc<dyn Model<F>>> {
@@ -345,13 +339,13 @@ fn built<F: PyReal + Precise>(
 /// Does without the GIL what comes before a run; Ctrl-C is raised, since there is nothing to return yet.
 fn prepared<T: Send + 'static>(
     py: Python<'_>,
-    kind: &Arc<Kind>,
+    kind: &Kind,
     trouble: &Trouble,
-    work: impl FnOnce(Arc<dyn job::Problem>) -> Result<T, Error> + Send + 'static,
+    work: impl FnOnce(Arc<dyn registry::Problem>) -> Result<T, Error> + Send + 'static,
 ) -> PyResult<T> {
     let problem = kind.posed(trouble);
-    let done = match **kind {
-        Kind::Builtin { .. } => unless_interrupted(py, move || work(problem))?,
+    let done = match kind {
+        Kind::Builtin(_) => unless_interrupted(py, move || work(problem))?,
         // Python interrupts its callables itself, and a thread that is left behind must not call them.
         Kind::Written(_) => py.detach(|| work(problem)),
     };
@@ -368,7 +362,7 @@ pub fn raised<T>(trouble: &Trouble, result: PyResult<T>) -> PyResult<T> {
 
 fn carry_out<F: PyReal>(
     py: Python<'_>,
-    kind: Arc<Kind>,
+    kind: Kind,
     job: Job,
     model: Arc<dyn Model<F>>,
     start: Start<F>,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde::{Deserialize, Serialize};
 
-use crate::files::{Durable, write_atomically};
+use crate::files::{Durable, sweep, write_atomically};
 use crate::state::{Array, Values, ValuesMut};
 use crate::{Acceptance, Error, Real, State, Ticker, instruction_set};
 
@@ -325,22 +325,15 @@ impl Generations {
     pub fn forget_after(&self, k: u64) -> Result<(), Error> {
         let newest = self.file_of(k);
         let newer = self.list()?.into_iter().filter(|p| *p > newest);
-        for path in newer.chain(self.files("tmp")?) {
+        for path in newer {
             fs::remove_file(&path).map_err(Error::write(&path))?;
         }
+        sweep(&self.dir);
         Ok(())
     }
 
     /// The generations there are, newest first.
     pub fn list(&self) -> Result<Vec<PathBuf>, Error> {
-        self.files(self.extension)
-    }
-
-    fn file_of(&self, k: u64) -> PathBuf {
-        self.dir.join(format!("{k:020}.{}", self.extension))
-    }
-
-    fn files(&self, extension: &str) -> Result<Vec<PathBuf>, Error> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -348,10 +341,14 @@ impl Generations {
         };
         let mut paths: Vec<PathBuf> = entries
             .filter_map(|e| Some(e.ok()?.path()))
-            .filter(|p| p.extension().is_some_and(|e| e == extension))
+            .filter(|p| p.extension().is_some_and(|e| e == self.extension))
             .collect();
         paths.sort_unstable_by(|a, b| b.cmp(a));
         Ok(paths)
+    }
+
+    fn file_of(&self, k: u64) -> PathBuf {
+        self.dir.join(format!("{k:020}.{}", self.extension))
     }
 }
 

@@ -1,5 +1,9 @@
 //! How much memory a run will need, told before anything is allocated.
 
+mod limits;
+
+pub use limits::available;
+
 use crate::moves::Move;
 use crate::rules::Rule;
 use crate::settings::Settings;
@@ -72,17 +76,6 @@ pub fn size(bytes: u128) -> String {
         unit += 1;
     }
     if unit == 0 { format!("{bytes} bytes") } else { format!("{value:.1} {}", units[unit]) }
-}
-
-/// Memory that can be had without swapping, where the system tells: the machine's, or the control group's if less.
-pub fn available() -> Option<u128> {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = meminfo.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    let machine = line.trim().strip_suffix("kB")?.trim().parse::<u128>().ok()? * 1024;
-    let number = |file: &str| std::fs::read_to_string(file).ok()?.trim().parse::<u128>().ok();
-    let group = number("/sys/fs/cgroup/memory.max")
-        .map(|max| max.saturating_sub(number("/sys/fs/cgroup/memory.current").unwrap_or(0)));
-    Some(group.map_or(machine, |g| g.min(machine)))
 }
 
 #[cfg(test)]

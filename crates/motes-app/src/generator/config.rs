@@ -3,107 +3,124 @@
 use std::path::{Path, PathBuf};
 
 use motes_models::generator::{Algorithm, BatchNorm, Settings};
-use serde::{Deserialize, Serialize};
+use motes_models::options::{Flag, Table, refuse_unknown};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::Error;
-use crate::config::{config, find_beside, one_line, refuse_other_names, refuse_unknown, wrong_setting};
+use crate::config::VERSION;
 use crate::job::fewer_steps;
+use crate::text;
 
 /// The model's name in a config.
 pub const MODEL: &str = "generator";
-/// The version of the file format; newer ones are refused.
-const VERSION: u32 = 1;
 /// Epochs where nobody chooses: those of the authors' notebook.
 const EPOCHS: u64 = 100;
 
-config! {
+motes_models::options! {
     /// Everything that determines a training. A field that is `None` was not chosen.
-    GeneratorConfig {
-        /// A folder of JPEG or PNG images (shorter side to 32, centre crop), or an IDX file [default: embedded MNIST]
-        #[arg(long, value_name = "DIR|IDX", help_heading = "Data")]
-        data: PathBuf,
-        /// The labels of an IDX file of images, for `motes synthesize --from labels`
-        #[arg(long, value_name = "IDX", help_heading = "Data")]
-        labels: PathBuf,
-        /// 1 for grey images, 3 for coloured ones [default: 1, or 3 for a folder]
-        #[arg(long, value_name = "1|3", help_heading = "Data")]
-        channels: usize,
-        /// The number of images M, the first of those there are [default: all]
-        #[arg(long, value_name = "M", help_heading = "Data")]
-        images: usize,
-        /// pgd, abp, short-run or vae [default: pgd]
-        #[arg(long, value_name = "NAME", help_heading = "Algorithm")]
-        algorithm: Algorithm,
-        /// The number of particles N of each image (pgd) [default: 10]
-        #[arg(long, value_name = "N", help_heading = "Algorithm")]
-        particles: usize,
-        /// Transitions of the chain in each step (abp, short-run) [default: 10]
-        #[arg(long, value_name = "n", help_heading = "Algorithm")]
-        chain: usize,
-        /// Images in a batch; each epoch visits every image once [default: 128]
-        #[arg(long, value_name = "B", help_heading = "Algorithm")]
-        batch: usize,
-        /// Epochs [default: 100]
-        #[arg(long, value_name = "E", help_heading = "Algorithm", conflicts_with = "steps")]
-        epochs: u64,
-        /// Steps K, instead of epochs
-        #[arg(long, value_name = "K", help_heading = "Algorithm")]
-        steps: u64,
-        /// The step size h of the particles; the paper's for MNIST is 1e-3, its notebook's 1e-4 [default: 1e-4]
-        #[arg(long, value_name = "H", help_heading = "Algorithm")]
-        step_size: f64,
-        /// The learning rate of theta (RMSProp) [default: 1e-3]
-        #[arg(long, value_name = "R", help_heading = "Algorithm", conflicts_with = "lambda")]
-        theta_rate: f64,
-        /// The paper's lambda instead: the learning rate of theta is h lambda M
-        #[arg(long, value_name = "L", help_heading = "Algorithm")]
-        lambda: f64,
-        /// The standard deviation of the observation noise [default: 0.01]
-        #[arg(long, value_name = "S", help_heading = "Algorithm")]
-        sigma: f64,
-        /// two-pass: running statistics for the particles' gradient, as the authors; one-pass: the batch's, cheaper, another
-        /// algorithm (pgd) [default: two-pass]
-        #[arg(long, value_name = "HOW", help_heading = "Algorithm")]
-        batchnorm: BatchNorm,
-        /// The seed of all randomness [default: 0]
-        #[arg(long, value_name = "S", help_heading = "Algorithm")]
-        seed: u64,
-        /// Steps between checkpoints [default: every half minute or so]
-        #[arg(long, value_name = "n", help_heading = "Recording")]
-        checkpoint_every: u64,
-        /// Steps between pictures of reconstructions and samples; 0 for none but the last [default: an epoch]
-        #[arg(long, value_name = "n", help_heading = "Recording")]
-        pictures_every: u64,
+    pub struct GeneratorConfig {
+        "Data" {
+            /// The SHA-256 of the images
+            data_sha256: String => "";
+            /// A folder of JPEG or PNG images (shorter side to 32, centre crop), or an IDX file [default: embedded MNIST]
+            data: PathBuf => "DIR|IDX";
+            /// The labels of an IDX file of images, for `motes synthesize --from labels`
+            labels: PathBuf => "IDX";
+            /// 1 for grey images, 3 for coloured ones [default: 1, or 3 for a folder]
+            channels: usize => "1|3";
+            /// The number of images M, the first of those there are [default: all]
+            images: usize => "M";
+        }
+        "Algorithm" {
+            /// pgd, abp, short-run or vae [default: pgd]
+            algorithm: Algorithm => "NAME";
+            /// The number of particles N of each image (pgd) [default: 10]
+            particles: usize => "N";
+            /// Transitions of the chain in each step (abp, short-run) [default: 10]
+            chain: usize => "n";
+            /// Images in a batch; each epoch visits every image once [default: 128]
+            batch: usize => "B";
+            /// Epochs [default: 100]
+            epochs: u64 => "E" [instead of "steps"];
+            /// Steps K, instead of epochs
+            steps: u64 => "K";
+            /// The step size h of the particles; the paper's for MNIST is 1e-3, its notebook's 1e-4 [default: 1e-4]
+            step_size: f64 => "H";
+            /// The learning rate of theta (RMSProp) [default: 1e-3]
+            theta_rate: f64 => "R" [instead of "lambda"];
+            /// The paper's lambda instead: the learning rate of theta is h lambda M
+            lambda: f64 => "L";
+            /// The standard deviation of the observation noise [default: 0.01]
+            sigma: f64 => "S";
+            /// two-pass: running statistics for the particles' gradient, as the authors; one-pass: the batch's, cheaper, another
+            /// algorithm (pgd) [default: two-pass]
+            batchnorm: BatchNorm => "HOW";
+            /// The seed of all randomness [default: 0]
+            seed: u64 => "S";
+        }
+        "Recording" {
+            /// Steps between checkpoints [default: every half minute or so]
+            checkpoint_every: u64 => "n";
+            /// Steps between pictures of reconstructions and samples; 0 for none but the last [default: an epoch]
+            pictures_every: u64 => "n";
+        }
+    }
+}
+
+impl Serialize for GeneratorConfig {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.flat().serialize(to)
     }
 }
 
 impl GeneratorConfig {
     /// Reads a config file.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let shown = path.display();
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| format!("cannot read the config {shown}: {e}; check the path"))?;
-        let table =
-            toml::from_str(&text).map_err(|e| format!("{shown}: {}; correct it", one_line(e.message())))?;
-        refuse_unknown(&table, &Self::keys()).map_err(|problem| format!("{shown}: {problem}"))?;
-        let mut config: GeneratorConfig = toml::from_str(&text)
-            .map_err(|e| format!("{shown}: {}; correct that setting", one_line(e.message())))?;
-        if config.version != Some(VERSION) || config.model.as_deref() != Some(MODEL) {
-            return Err(format!(
-                "{shown} is not the config of a generator in format version {VERSION}; give the config.toml of a run"
-            ).into());
-        }
+        let mut config = Self::parse(&text::read(path)?).map_err(|e| e.within(path.display()))?;
         if let Some(dir) = path.parent() {
-            [&mut config.data, &mut config.labels].into_iter().flatten().for_each(|f| find_beside(f, dir));
+            let files = [&mut config.data, &mut config.labels];
+            files.into_iter().flatten().for_each(|f| text::find_beside(f, dir));
         }
         Ok(config)
     }
 
+    fn parse(file: &str) -> Result<Self, Error> {
+        let mut table = text::parse(file)?;
+        text::check_version(&table, VERSION)?;
+        table.remove("version");
+        if table.remove("model").is_none_or(|model| model != MODEL) {
+            return Err("it is not the config of a generator; give the config.toml of a run".into());
+        }
+        let sha256 = table.remove("data-sha256").map(|sha256| ("data-sha256".to_string(), sha256));
+        let mut options = match table.remove(MODEL) {
+            Some(Value::Object(options)) => options,
+            _ => Table::new(),
+        };
+        refuse_unknown(&table, ["version", "model", "data-sha256", MODEL])?;
+        options.extend(sha256);
+        Self::of_table(options)
+    }
+
     /// The choices in a table of settings, named as in a config file.
-    pub fn from_table(table: serde_json::Map<String, serde_json::Value>) -> Result<Self, Error> {
-        refuse_unknown(&table, &Self::keys())?;
-        serde_json::from_value(table.clone().into())
-            .map_err(|e| wrong_setting::<Self>(&table, &e.to_string()))
+    pub fn of_table(table: Table) -> Result<Self, Error> {
+        refuse_unknown(&table, Self::flags().iter().map(|flag| flag.name))?;
+        Ok(Self::of(&table)?)
+    }
+
+    /// These choices, and the other's where there are none.
+    pub fn or(self, other: Self) -> Self {
+        let mut table = other.table();
+        table.extend(self.table());
+        Self::of(&table).expect("choices that were made before")
+    }
+
+    /// All settings in one table, for summaries.
+    pub fn flat(&self) -> Table {
+        let mut table = self.table();
+        table.insert("version".into(), VERSION.into());
+        table.insert("model".into(), MODEL.into());
+        table
     }
 
     /// Asks for a new total of steps.
@@ -135,10 +152,15 @@ impl GeneratorConfig {
     }
 
     /// The text of a config file.
-    pub fn to_toml(&self) -> Result<String, Error> {
-        refuse_other_names([&self.data, &self.labels].into_iter().flatten())?;
-        let body = toml::to_string(self).expect("a config is plain data");
-        Ok(format!("# Replay with: motes fit generator --config <this file>\n{body}"))
+    pub fn to_toml(&self) -> String {
+        let mut out =
+            format!("# Replay with: motes fit generator --config <this file>\nversion = {VERSION}\n");
+        out += &text::line("model", &MODEL.into());
+        if let Some(sha256) = &self.data_sha256 {
+            out += &text::line("data-sha256", &sha256.as_str().into());
+        }
+        let own: Vec<Flag> = Self::flags().iter().filter(|flag| !flag.value.is_empty()).copied().collect();
+        out + &text::section(MODEL, &self.table(), &own)
     }
 
     /// The settings that the choices amount to for M images.
@@ -148,20 +170,20 @@ impl GeneratorConfig {
         let chains = matches!(algorithm, Algorithm::Abp | Algorithm::ShortRun);
         if self.chain.is_some() && !chains {
             return Err(
-                format!("--chain belongs to abp and short-run, not to {algorithm}; leave it out").into()
+                format!("`chain` belongs to abp and short-run, not to {algorithm}; leave it out").into()
             );
         }
         let step_size = self.step_size.unwrap_or(base.step_size);
         if self.lambda.is_some_and(|l| !(l > 0.0 && l.is_finite())) {
             return Err(format!(
-                "--lambda {} is not a positive number; use for example 1e-4",
+                "`lambda={}` is not a positive number; use for example 1e-4",
                 self.lambda.unwrap_or_default()
             )
             .into());
         }
-        for (flag, value) in [("--checkpoint-every", self.checkpoint_every), ("--epochs", self.epochs)] {
+        for (flag, value) in [("checkpoint-every", self.checkpoint_every), ("epochs", self.epochs)] {
             if value == Some(0) {
-                return Err(format!("{flag} 0 leaves nothing to do; use 1 or more").into());
+                return Err(format!("`{flag}=0` leaves nothing to do; use 1 or more").into());
             }
         }
         Ok(Settings {
@@ -191,7 +213,6 @@ impl GeneratorConfig {
     pub fn resolved(&self, settings: &Settings, images: usize, channels: usize) -> Self {
         let chains = matches!(settings.algorithm, Algorithm::Abp | Algorithm::ShortRun);
         let mut full = self.clone();
-        (full.version, full.model) = (Some(VERSION), Some(MODEL.into()));
         (full.images, full.channels) = (Some(images), Some(channels));
         full.algorithm = Some(settings.algorithm);
         full.particles = Some(settings.particles);

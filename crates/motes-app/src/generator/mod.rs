@@ -8,16 +8,13 @@ pub mod tasks;
 
 use std::path::Path;
 
-pub use config::GeneratorConfig;
+pub use config::{GeneratorConfig, MODEL};
 pub use open::{Trained, memory_estimate};
 pub use report::Summary;
 
 /// Whether a config file is that of a generator.
 pub fn is_config(file: &Path) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Model {
-        model: String,
-    }
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    toml::from_str::<Model>(&text).is_ok_and(|m| m.model == config::MODEL)
+    // What is read from a pipe is gone for whoever wants it next.
+    let text = if file.is_file() { crate::text::read(file).unwrap_or_default() } else { String::new() };
+    crate::text::parse(&text).is_ok_and(|table| table.get("model").is_some_and(|m| m == config::MODEL))
 }

@@ -245,9 +245,8 @@ pub fn labels(config: &GeneratorConfig, images: usize) -> Result<Vec<u8>, Error>
     let labels = match (&config.data, &config.labels) {
         (None, None) => data::read_labels(data::mnist::LABELS, data::mnist::NAMES[1]),
         (_, Some(path)) => {
-            let bytes = std::fs::read(path)
-                .map_err(|e| format!("cannot read {}: {e}; check the path", path.display()))?;
-            data::read_labels(&bytes, &path.display().to_string())
+            let bytes = data::read_file(path, "the labels").map_err(|e| e.to_string())?;
+            data::first_labels(&bytes, &path.display().to_string(), images)
         }
         (Some(_), None) => {
             return Err(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use motes::checkpoint::{self, Due, Generations};
-use motes::files::{Durable, write_atomically};
+use motes::files::{Durable, sweep, write_atomically};
 use motes::memory;
 use motes::npz::NpzWriter;
 use motes::record::{RunDirectory, TraceFile};
@@ -132,7 +132,7 @@ impl Plan {
                 memory::size(available)
             ).into());
         }
-        let text = config.to_toml()?;
+        let text = config.to_toml();
         Ok(Plan { config, text, settings, steps, images, report: true, estimate: estimate.sentence })
     }
 
@@ -357,6 +357,7 @@ impl Directory {
     }
 
     fn open(path: &Path, trace: TraceFile, seconds: f64, plan: &Plan) -> Self {
+        sweep(&path.join("pictures"));
         Directory {
             path: path.to_path_buf(),
             trace,

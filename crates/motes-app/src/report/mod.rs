@@ -18,6 +18,8 @@ pub use page::{STYLE, base64, escape};
 pub use table::table;
 pub use words::{quoted, shell};
 
+use motes::files::{Durable, write_atomically};
+
 use crate::Error;
 use crate::generator;
 use read::Limits;
@@ -103,16 +105,12 @@ pub fn write(path: &Path, html: &str) -> Result<(), Error> {
         )
         .into());
     }
-    let mut temporary = path.file_name().unwrap_or_default().to_os_string();
-    temporary.push(".tmp");
-    let temporary = path.with_file_name(temporary);
-    // No sync: a report that a crash takes is made again in a moment.
-    let written = File::create(&temporary)
-        .and_then(|mut file| file.write_all(html.as_bytes()))
-        .and_then(|()| std::fs::rename(&temporary, path));
-    written.map_err(|e| {
-        let _ = std::fs::remove_file(&temporary);
-        format!("cannot write {shown}: {e}; choose another place with --output").into()
+    // Not durable: a report that a crash takes is made again in a moment.
+    write_atomically(path, Durable::No, |out| out.write_all(html.as_bytes())).map_err(|e| match e {
+        motes::Error::Io { source, .. } => {
+            format!("cannot write {shown}: {source}; choose another place with --output").into()
+        }
+        other => other.into(),
     })
 }
 

@@ -146,9 +146,21 @@ fn config(dir: &Path) -> Result<serde_json::Map<String, Value>, String> {
         _ => format!("cannot read {}: {e}; check the permissions", path.display()),
     })?;
     let text = String::from_utf8(bytes).map_err(|_| "it is not text".to_string());
-    text.and_then(|t| toml::from_str(&t).map_err(|e| crate::config::one_line(e.message()))).map_err(|e| {
+    text.and_then(|t| flat(&t)).map_err(|e| {
         format!("{} cannot be understood ({e}); put back the file that `motes fit` wrote", path.display())
     })
+}
+
+/// The settings of all tables of a config.
+fn flat(text: &str) -> Result<serde_json::Map<String, Value>, String> {
+    let mut all = serde_json::Map::new();
+    for (key, value) in crate::text::parse(text).map_err(|e| e.to_string())? {
+        match value {
+            Value::Object(table) => all.extend(table),
+            value => drop(all.insert(key, value)),
+        }
+    }
+    Ok(all)
 }
 
 /// A setting as people read it.

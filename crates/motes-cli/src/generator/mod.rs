@@ -4,25 +4,17 @@ mod progress;
 mod tasks;
 mod train;
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use motes_app::generator::GeneratorConfig;
 
-use crate::args::How;
+use crate::args::FitRest;
+use crate::flags::{chosen, with};
 pub use tasks::{
     InpaintArgs, InterpolateArgs, ReconstructArgs, SynthesizeArgs, inpaint, interpolate, reconstruct,
     synthesize,
 };
 pub use train::{fit, resume, told};
-
-/// Models whose flags differ from all others'.
-#[derive(Subcommand)]
-pub enum FitModel {
-    /// Train the generator network of the paper on images
-    #[command(after_help = EXAMPLES)]
-    Generator(Box<FitGeneratorArgs>),
-}
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,16 +24,24 @@ Examples:
   motes resume runs/generator-pgd-1 --steps 2000
   motes inpaint runs/generator-pgd-1 --count 16";
 
-#[derive(Args)]
+/// `fit generator`.
 pub struct FitGeneratorArgs {
-    #[command(flatten)]
     pub config: GeneratorConfig,
-    /// Take the settings of this file; flags override it
-    #[arg(long = "config", value_name = "FILE")]
-    pub config_file: Option<PathBuf>,
-    /// The run directory, new or empty [default: runs/generator-ALGORITHM-n]
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    #[command(flatten)]
-    pub how: How,
+    pub rest: FitRest,
+}
+
+/// Its flags.
+pub fn command() -> Command {
+    let command = Command::new("generator")
+        .about("The generator network of the paper, trained on images")
+        .after_help(EXAMPLES);
+    FitRest::augment_args(with(command, GeneratorConfig::flags()))
+}
+
+impl FitGeneratorArgs {
+    pub fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let config = GeneratorConfig::of(&chosen(matches, GeneratorConfig::flags()));
+        let config = config.map_err(|e| clap::Error::raw(ErrorKind::InvalidValue, format!("{e}\n")))?;
+        Ok(FitGeneratorArgs { config, rest: FitRest::from_arg_matches(matches)? })
+    }
 }

@@ -180,7 +180,6 @@ pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
     if args.steps == 0 {
         return Err("--steps 0 searches for nothing; use 1 or more".into());
     }
-    let interrupt = Interrupt::install()?;
     let mut stopped = false;
     let ended = Task::on(&args.run, &args.output, |mut task| {
         let set = match &args.images {
@@ -192,6 +191,7 @@ pub fn inpaint(args: InpaintArgs) -> Result<Ended, String> {
         let original = set.values(0..count);
         let d_y = task.run.decoder.d_y();
         let mut progress = Progress::new(count as u64, "images", args.output.quiet);
+        let interrupt = Interrupt::listen();
         let search = Search { seed: args.seed, steps: args.steps, ..Search::default() };
         let filled = Filled::of(&mut *task.run.decoder, &original, &hole, &search, &mut |done| {
             progress.show(done as u64, |_| "inpainted".into());

@@ -18,11 +18,12 @@ use crate::progress::Interrupt;
 
 /// Trains a generator.
 pub fn fit(args: FitGeneratorArgs) -> Result<Ended, String> {
-    let mut file = args.config_file.as_deref().map(GeneratorConfig::read).transpose()?.unwrap_or_default();
+    let mut file =
+        args.rest.config_file.as_deref().map(GeneratorConfig::read).transpose()?.unwrap_or_default();
     file.make_way_for(&args.config);
     let mut config = args.config.or(file);
     make_absolute([&mut config.data, &mut config.labels].into_iter().flatten())?;
-    start(config, args.how, From::Scratch { out: args.out, files: Vec::new() })
+    start(config, args.rest.how, From::Scratch { out: args.rest.out, files: Vec::new() })
 }
 
 /// Goes on with a training.
@@ -36,7 +37,7 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
 
 fn start(config: GeneratorConfig, how: How, from: From) -> Result<Ended, String> {
     let pool = job::pool(how.threads)?;
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::listen();
     let mut plan = pool.install(|| Plan::new(config, None, &told(how.quiet)))?;
     plan.report = !how.no_report;
     if plan.config.labels.is_some() {

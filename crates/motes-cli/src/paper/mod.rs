@@ -15,7 +15,7 @@ mod verdict;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use motes::files::{Durable, write_atomically};
+use motes::files::{Durable, is_unfinished, sweep, write_atomically};
 use motes::settings::unknown;
 use motes::{Ended, memory};
 use motes_models::data::write_grid;
@@ -46,7 +46,7 @@ pub fn paper(args: PaperArgs) -> Result<Ended, String> {
     let place = Output { dir: args.out.unwrap_or_else(|| PathBuf::from("runs/paper")), docs: args.docs };
     place.claim()?;
     let store = Store::open(&place.dir)?;
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::listen();
     let made = Made::now(command_line());
     let needs: Vec<Needs> =
         chosen.iter().map(|item| Needs { item: item.name, jobs: (item.jobs)(plan) }).collect();
@@ -151,8 +151,7 @@ impl Output {
             let entries = std::fs::read_dir(dir).map_err(|e| {
                 format!("cannot use {shown} as a directory: {e}; choose another place with --out")
             })?;
-            let temporary = format!("{MARK}.tmp");
-            let foreign = entries.flatten().any(|entry| entry.file_name().to_str() != Some(&temporary));
+            let foreign = entries.flatten().any(|entry| !is_unfinished(&entry.file_name()));
             if foreign {
                 return Err(format!(
                     "{shown} is not empty and was not made by `motes paper`; choose another place with --out"
@@ -165,6 +164,7 @@ impl Output {
                 docs.display()
             ));
         }
+        sweep(dir);
         if mark.exists() {
             return Ok(());
         }

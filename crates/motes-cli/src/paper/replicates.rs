@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use motes::files::{Durable, write_atomically};
+use motes::files::{Durable, sweep, write_atomically};
 use motes::{Ended, Pool};
 use motes_models::data::sha256;
 use serde::{Deserialize, Serialize};
@@ -101,6 +101,7 @@ impl Store {
     pub fn open(dir: &Path) -> Result<Self, String> {
         let store = Store { replicates: dir.join("replicates"), trained: dir.join("trained") };
         make(&store.replicates)?;
+        [&store.replicates, &store.trained].into_iter().for_each(|dir| sweep(dir));
         Ok(store)
     }
 

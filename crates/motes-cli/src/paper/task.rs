@@ -1,6 +1,6 @@
 //! One run of the paper: its data, its settings, and what is kept of it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use motes::algorithms::MEAN_FIELD;
@@ -9,10 +9,12 @@ use motes::settings::Settings;
 use motes::{Ended, Flow, Observer, Real, StepInfo};
 use motes_app::Error;
 use motes_app::carry::{self, Start, Watch};
-use motes_app::config::{Config, Precision};
-use motes_app::job::{Job, Length, Precise, Problem};
-use motes_app::models::Source;
+use motes_app::choices::Choices;
+use motes_app::config::Config;
+use motes_app::job::{self, Job, Length, Precise};
 use motes_models::data::{self, Classification, Moments, mnist, wisconsin};
+use motes_models::options::Table;
+use motes_models::registry::{Given, Precision};
 use serde::{Deserialize, Serialize};
 
 use super::training::Trained;
@@ -120,25 +122,25 @@ impl Task {
 
     /// Carries it out in the pool of the calling thread; `None` if it was interrupted.
     pub fn carry_out(&self, interrupt: &Interrupt) -> Result<Option<Outcome>, String> {
-        let choices = match self.data {
-            Data::Toy { dim } => {
-                Config { model: Some("hierarchical".into()), dim: Some(dim), ..Config::default() }
-            }
-            Data::Logistic { split } => {
-                Config { model: Some("logistic".into()), split_seed: Some(split), ..Config::default() }
-            }
-            Data::Network { split } => {
-                Config { model: Some("bnn".into()), split_seed: Some(split), ..Config::default() }
-            }
+        let (model, option, value) = match self.data {
+            Data::Toy { dim } => ("hierarchical", "dim", dim.into()),
+            Data::Logistic { split } => ("logistic", "split-seed", split.into()),
+            Data::Network { split } => ("bnn", "split-seed", split.into()),
         };
-        let problem = Arc::new(Source::load(&mut choices.clone())?);
+        let options = Table::from_iter([(option.to_string(), value)]);
+        let entry = job::entry_of(model)?;
+        let problem = entry.load(options, Given::Options).map_err(|e| e.to_string())?;
         let authors = match self.data {
             Data::Logistic { split } if self.keep.authors => Some(Authors::new(&cancer_test(split)?)),
             _ => None,
         };
         let job = Job {
             // Nothing is recorded but what the watcher keeps.
-            config: Config { trace_every: Some(u64::MAX), ..Config::default() },
+            config: Config {
+                model: model.into(),
+                run: Choices { trace_every: Some(u64::MAX), ..Choices::default() },
+                ..Config::default()
+            },
             settings: self.settings.clone(),
             precision: problem.defaults().precision,
             length: Length::Steps,

@@ -46,6 +46,18 @@ impl Place {
         fs::write(self.path(name), content).unwrap();
     }
 
+    /// Makes a named pipe inside.
+    pub fn pipe(&self, name: &str) {
+        assert!(Command::new("mkfifo").arg(self.path(name)).status().unwrap().success());
+    }
+
+    /// Runs a line of the shell in which `$motes` is the command.
+    pub fn shell(&self, line: &str) -> Done {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).env("motes", env!("CARGO_BIN_EXE_motes")).env("RUST_BACKTRACE", "1");
+        Done::of(command.current_dir(self.0.path()).stdin(Stdio::null()))
+    }
+
     /// Reads a text file inside.
     pub fn text(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
@@ -237,6 +249,22 @@ pub fn same_bits(a: &Path, b: &Path) {
 pub fn tidy(run: &Path) {
     let left: Vec<PathBuf> = tree(run).into_iter().map(|(p, _)| p).collect();
     assert!(left.iter().all(|p| p.extension().is_none_or(|e| e != "tmp")), "{left:?}");
+}
+
+/// Sends a signal by its name.
+#[track_caller]
+pub fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
+    assert!(status.unwrap().success());
+}
+
+/// The signals that end a run in good order.
+pub fn signals() -> Vec<&'static str> {
+    // Below `nohup` SIGHUP is ignored, here and in every process that is started here.
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0").trim();
+    let hangup_is_ignored = u64::from_str_radix(ignored, 16).unwrap_or(0) & 1 != 0;
+    if hangup_is_ignored { vec!["INT", "TERM"] } else { vec!["INT", "TERM", "HUP"] }
 }
 
 /// A small generator of pseudo-random numbers (splitmix64), the same in every run of the tests.

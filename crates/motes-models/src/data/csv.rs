@@ -6,6 +6,7 @@ use std::fmt::Write;
 use motes::did_you_mean;
 
 use super::idx::GZIP;
+use super::reading::room_for;
 use super::{DataError, looks_like_idx};
 
 /// The cells of a CSV file. Numbers are parsed where they are asked for, so that unused columns may hold anything.
@@ -33,6 +34,9 @@ pub fn read_table(bytes: &[u8], name: &str) -> Result<Table, DataError> {
         return Err(DataError(format!("{name} begins like an IDX file of images; give a CSV file")));
     }
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    // What the table will hold at least: the text of the cells, and where each ends.
+    let cells = bytes.iter().filter(|b| matches!(b, b',' | b'\n' | b'\r')).count() as u128;
+    room_for(bytes.len() as u128 + 8 * cells, name, &format!("{cells} cells"), "give a smaller file")?;
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
     let mut record = csv::ByteRecord::new();
     let mut table = Table {

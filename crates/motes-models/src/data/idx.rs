@@ -1,9 +1,10 @@
 //! IDX files of images and labels, plain or gzipped, and the classification task that is made of them.
 
-use std::io::Read;
+use std::io::{Cursor, Read};
 
 use flate2::read::MultiGzDecoder;
 
+use super::reading::room_for;
 use super::split::permutation;
 use super::{DataError, Split, train_test_split};
 
@@ -41,31 +42,33 @@ pub struct Images {
 
 /// Reads images from an IDX file of three dimensions, gzipped or not; `name` is used in messages.
 pub fn read_images(bytes: &[u8], name: &str) -> Result<Images, DataError> {
-    let ([count, height, width], pixels) = read(bytes, name, "images")?;
+    let mut stream = Stream::of_bytes(bytes, name)?;
+    let [count, height, width] = stream.dims("images")?;
+    let pixels = stream.all()?;
     if pixels.is_empty() {
-        return Err(bad(name, "holds no pixels", "give a file with at least one image"));
+        return Err(stream.without_pixels());
     }
     Ok(Images { count, height, width, pixels })
 }
 
-/// Reads the planes of coloured images from an IDX file of four dimensions `[image][channel][row][column]`: as many grey
-/// images as there are planes, and the number of channels.
-pub fn read_planes(bytes: &[u8], name: &str) -> Result<(Images, usize), DataError> {
-    let ([count, channels, height, width], pixels) = read(bytes, name, "coloured images")?;
-    if pixels.is_empty() {
-        return Err(bad(name, "holds no pixels", "give a file with at least one image"));
-    }
-    Ok((Images { count: count * channels, height, width, pixels }, channels))
-}
-
 /// Reads labels from an IDX file of one dimension, gzipped or not; `name` is used in messages.
 pub fn read_labels(bytes: &[u8], name: &str) -> Result<Vec<u8>, DataError> {
-    let ([_], labels) = read::<1>(bytes, name, "labels")?;
-    Ok(labels)
+    let mut stream = Stream::of_bytes(bytes, name)?;
+    let [_] = stream.dims("labels")?;
+    stream.all()
 }
 
-fn bad(name: &str, problem: &str, remedy: &str) -> DataError {
-    DataError(format!("{name} {problem}; {remedy}"))
+/// As [`read_labels`], but no more than `most` of them: what follows is not unpacked.
+pub fn first_labels(bytes: &[u8], name: &str, most: usize) -> Result<Vec<u8>, DataError> {
+    let mut stream = Stream::of_bytes(bytes, name)?;
+    match stream.dims("labels")? {
+        [count] if count > most => {
+            let mut labels = Vec::new();
+            stream.next(most, &mut labels)?;
+            Ok(labels)
+        }
+        [_] => stream.all(),
+    }
 }
 
 /// What gzipped files begin with.
@@ -74,80 +77,147 @@ pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// No deflate stream grows by more than this.
 const MOST_GROWTH: u64 = 1032;
 
-fn read<const D: usize>(bytes: &[u8], name: &str, what: &str) -> Result<([usize; D], Vec<u8>), DataError> {
-    if bytes.starts_with(&GZIP) {
-        body(MultiGzDecoder::new(bytes), MOST_GROWTH * bytes.len() as u64, name, what)
-    } else {
-        body(bytes, bytes.len() as u64, name, what)
+const AGAIN: &str = "download it again";
+
+/// An IDX file, unpacked on the way, of which only as much is read as somebody asks for.
+pub(super) struct Stream<'a> {
+    content: Box<dyn Read + 'a>,
+    name: &'a str,
+    /// The first four bytes, or fewer if there are no more.
+    magic: Vec<u8>,
+    /// What the content cannot be longer than, if anything is known.
+    at_most: Option<u64>,
+    dims: Vec<usize>,
+    what: &'static str,
+    /// The bytes that the header promises, and how many of them have been read.
+    expected: u64,
+    done: u64,
+}
+
+impl<'a> Stream<'a> {
+    fn of_bytes(bytes: &'a [u8], name: &'a str) -> Result<Self, DataError> {
+        Self::open(bytes, Some(bytes.len() as u64), name)
+    }
+
+    /// Begins to read `source`, of `length` bytes if that is known; `name` is used in messages.
+    pub fn open(mut source: impl Read + 'a, length: Option<u64>, name: &'a str) -> Result<Self, DataError> {
+        let mut magic = Vec::new();
+        source.by_ref().take(4).read_to_end(&mut magic).map_err(|e| broken(name, &e))?;
+        let mut content: Box<dyn Read + 'a> = Box::new(source);
+        let mut at_most = length;
+        if magic.starts_with(&GZIP) {
+            content = Box::new(MultiGzDecoder::new(Cursor::new(magic).chain(content)));
+            at_most = length.map(|l| l.saturating_mul(MOST_GROWTH));
+            magic = Vec::new();
+            content.by_ref().take(4).read_to_end(&mut magic).map_err(|e| broken(name, &e))?;
+        }
+        Ok(Stream { content, name, magic, at_most, dims: Vec::new(), what: "", expected: 0, done: 0 })
+    }
+
+    /// Whether it begins as IDX files do.
+    pub fn is_idx(&self) -> bool {
+        self.magic.starts_with(&[0, 0])
+    }
+
+    /// The number of dimensions, if it is an IDX file.
+    pub fn rank(&self) -> usize {
+        self.magic.get(3).copied().unwrap_or_default().into()
+    }
+
+    /// Reads the dimensions of what is said to be there, before anything else.
+    pub fn dims<const D: usize>(&mut self, what: &'static str) -> Result<[usize; D], DataError> {
+        let Ok(magic) = <[u8; 4]>::try_from(&self.magic[..]) else {
+            return Err(bad(self.name, "ends too early", AGAIN));
+        };
+        if magic != [0, 0, 8, D as u8] {
+            let problem = format!(
+                "is not an IDX file of {what}: it begins with {magic:02x?}, not [00, 00, 08, {:02x}]",
+                D as u8
+            );
+            return Err(bad(
+                self.name,
+                &problem,
+                "give an IDX file of unsigned bytes, such as those of MNIST",
+            ));
+        }
+        let mut dims = [0usize; D];
+        let mut expected = Some(1u64);
+        for dim in &mut dims {
+            let mut word = [0; 4];
+            self.content.read_exact(&mut word).map_err(|e| broken(self.name, &e))?;
+            let value = u32::from_be_bytes(word);
+            *dim = value as usize;
+            expected = expected.and_then(|e| e.checked_mul(u64::from(value)));
+        }
+        // Before anything is allocated: a header may promise what no file of this length can hold.
+        let Some(expected) = expected.filter(|e| self.at_most.is_none_or(|most| *e <= most)) else {
+            let problem = format!("is too short for the {dims:?} {what} that its header promises");
+            return Err(bad(self.name, &problem, AGAIN));
+        };
+        (self.dims, self.what, self.expected) = (dims.to_vec(), what, expected);
+        Ok(dims)
+    }
+
+    /// Reads the next `count` bytes into `out`, in place of what is there.
+    pub fn next(&mut self, count: usize, out: &mut Vec<u8>) -> Result<(), DataError> {
+        out.clear();
+        let read = self.content.by_ref().take(count as u64).read_to_end(out);
+        self.done += read.map_err(|e| broken(self.name, &e))? as u64;
+        if out.len() < count {
+            let problem =
+                format!("holds {} of the {} bytes that its header promises", self.done, self.expected);
+            return Err(bad(self.name, &problem, AGAIN));
+        }
+        Ok(())
+    }
+
+    /// Expects that nothing follows once all has been read that the header promises.
+    pub fn end(&mut self) -> Result<(), DataError> {
+        let more =
+            self.done == self.expected && self.content.read(&mut [0]).map_err(|e| broken(self.name, &e))? > 0;
+        if more {
+            let problem = format!("goes on after the {:?} {} of its header", self.dims, self.what);
+            return Err(bad(self.name, &problem, AGAIN));
+        }
+        Ok(())
+    }
+
+    /// All bytes after the header, if there is memory for them.
+    fn all(&mut self) -> Result<Vec<u8>, DataError> {
+        let what = format!("{:?} {}", self.dims, self.what);
+        room_for(self.expected.into(), self.name, &what, "give a smaller file")?;
+        let mut out = Vec::new();
+        self.next(self.expected as usize, &mut out)?;
+        self.end()?;
+        Ok(out)
+    }
+
+    /// What is said of a file without a single pixel.
+    pub fn without_pixels(&self) -> DataError {
+        bad(self.name, "holds no pixels", "give a file with at least one image")
     }
 }
 
-/// Header and content of an IDX stream that cannot be longer than `at_most`.
-fn body<const D: usize>(
-    mut stream: impl Read,
-    at_most: u64,
-    name: &str,
-    what: &str,
-) -> Result<([usize; D], Vec<u8>), DataError> {
-    const AGAIN: &str = "download it again";
-    let broken = |e: std::io::Error| match e.kind() {
+fn bad(name: &str, problem: &str, remedy: &str) -> DataError {
+    DataError(format!("{name} {problem}; {remedy}"))
+}
+
+fn broken(name: &str, error: &std::io::Error) -> DataError {
+    match error.kind() {
         std::io::ErrorKind::UnexpectedEof => bad(name, "ends too early", AGAIN),
-        _ => bad(name, &format!("cannot be decompressed ({e})"), AGAIN),
-    };
-    let mut magic = [0; 4];
-    stream.read_exact(&mut magic).map_err(broken)?;
-    if magic != [0, 0, 8, D as u8] {
-        let problem = format!(
-            "is not an IDX file of {what}: it begins with {magic:02x?}, not [00, 00, 08, {:02x}]",
-            D as u8
-        );
-        return Err(bad(name, &problem, "give an IDX file of unsigned bytes, such as those of MNIST"));
+        _ if error.raw_os_error().is_some() => {
+            bad(name, &format!("cannot be read ({error})"), "check the file")
+        }
+        _ => bad(name, &format!("cannot be decompressed ({error})"), AGAIN),
     }
-    let mut dims = [0usize; D];
-    let mut expected = Some(1u64);
-    for dim in &mut dims {
-        let mut word = [0; 4];
-        stream.read_exact(&mut word).map_err(broken)?;
-        let value = u32::from_be_bytes(word);
-        *dim = value as usize;
-        expected = expected.and_then(|e| e.checked_mul(u64::from(value)));
-    }
-    // Before anything is allocated: a header may promise what no file of this length can hold.
-    let Some(expected) = expected.filter(|e| *e <= at_most) else {
-        return Err(bad(
-            name,
-            &format!("is too short for the {dims:?} {what} that its header promises"),
-            AGAIN,
-        ));
-    };
-    let mut content = Vec::new();
-    stream.by_ref().take(expected).read_to_end(&mut content).map_err(broken)?;
-    if (content.len() as u64) < expected {
-        let problem = format!("holds {} of the {expected} bytes that its header promises", content.len());
-        return Err(bad(name, &problem, AGAIN));
-    }
-    if stream.read(&mut [0]).map_err(broken)? > 0 {
-        return Err(bad(name, &format!("goes on after the {dims:?} {what} of its header"), AGAIN));
-    }
-    Ok((dims, content))
 }
 
 /// Whether bytes begin like an IDX file, compressed or not; what cannot be unpacked may be one.
 pub fn looks_like_idx(bytes: &[u8]) -> bool {
-    match magic(bytes) {
-        Some(magic) => magic.starts_with(&[0, 0]),
-        None => bytes.starts_with(&GZIP) || bytes.starts_with(&[0, 0]),
+    match Stream::of_bytes(bytes, "") {
+        Ok(stream) => stream.is_idx(),
+        Err(_) => true,
     }
-}
-
-/// The first four bytes of a file's content, the last of which is an IDX file's number of dimensions.
-pub(super) fn magic(bytes: &[u8]) -> Option<[u8; 4]> {
-    let mut start = [0; 4];
-    match bytes.starts_with(&GZIP) {
-        true => MultiGzDecoder::new(bytes).read_exact(&mut start).ok()?,
-        false => start = *bytes.first_chunk()?,
-    }
-    Some(start)
 }
 
 /// Which images become a task, and how they are split.
@@ -228,6 +298,9 @@ impl ImageTask {
             chosen = order[chosen.len() - wanted..].iter().map(|i| chosen[*i]).collect();
         }
         let inputs = images.height * images.width;
+        let values = chosen.len() as u128 * inputs as u128;
+        let what = format!("{} images of {inputs} pixels", chosen.len());
+        room_for(8 * values, "the task", &what, "draw fewer of them with --subsample")?;
         let pixels = |i: usize| &images.pixels[i * inputs..(i + 1) * inputs];
         let mut features: Vec<f64> = chosen.iter().flat_map(|i| pixels(*i)).map(|p| f64::from(*p)).collect();
         let (mean, std) = standardise(&mut features, inputs);

@@ -1,23 +1,35 @@
 //! Square images of bytes for generators: from IDX files, or from folders of JPEG and PNG files.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use image::{GenericImageView, ImageReader};
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
 use motes::blocks;
-use motes::files::{Durable, write_atomically};
+use motes::files::{Durable, sweep, write_atomically};
 use sha2::{Digest, Sha256};
 
-use super::idx::magic;
+use super::idx::Stream;
+use super::reading::{open_file, read_file, room_for};
 use super::resize::fit_square;
-use super::{DataError, looks_like_idx, mnist, read_images, read_planes, sha256};
+use super::{DataError, mnist, sha256};
 use crate::generator::Targets;
 
 /// The height and the width of every image.
 pub const SIDE: usize = 32;
 const AREA: usize = SIDE * SIDE;
+/// The largest cameras take no more pixels; they become a thousand.
+const MOST_PIXELS: usize = 200_000_000;
+/// Bytes of an IDX file that are read at once, if a single image has no more.
+const AT_ONCE: usize = 32 << 20;
+/// An image that takes more than this while it is decoded is decoded alone, however many threads there are.
+const LARGE: u128 = 64 << 20;
+/// What a decoded pixel becomes: three colours, and one of them apart.
+const BYTES_OF_PLANES: u128 = 3 + 1;
+/// What a progressive JPEG keeps of a pixel until all of it is read.
+const BYTES_KEPT_BY_JPEG: u128 = 6;
 const CACHE_MAGIC: &[u8; 8] = b"MOTESIM1";
 
 /// Images of 32 x 32 pixels, plane after plane.
@@ -65,15 +77,15 @@ impl ImageSet {
         if is_image(path) {
             return Self::decode(&[path.to_path_buf()], channels, told);
         }
-        let bytes = fs::read(path)
-            .map_err(|e| DataError(format!("cannot read {}: {e}; check the path", path.display())))?;
-        if !looks_like_idx(&bytes) {
+        let (file, name) = (open_file(path)?, path.display().to_string());
+        let length = file.length;
+        let stream = Stream::open(file, length, &name)?;
+        if !stream.is_idx() {
             return Err(DataError(format!(
-                "{} is neither an IDX file nor a JPEG or PNG image; give one of these or a folder of images",
-                path.display()
+                "{name} is neither an IDX file nor a JPEG or PNG image; give one of these or a folder of images"
             )));
         }
-        Self::from_idx(&bytes, &path.display().to_string(), channels, limit)
+        Self::from_stream(stream, &name, channels, limit)
     }
 
     /// The first images of an IDX file, of grey images or of coloured ones with as many channels as asked for; `name` is
@@ -84,31 +96,56 @@ impl ImageSet {
         channels: usize,
         limit: Option<usize>,
     ) -> Result<Self, DataError> {
-        let (images, planes) = match magic(bytes) {
-            Some([0, .., 4]) => read_planes(bytes, name)?,
-            _ => (read_images(bytes, name)?, 1),
+        Self::from_stream(Stream::open(bytes, Some(bytes.len() as u64), name)?, name, channels, limit)
+    }
+
+    /// Reads no more images than it takes, and no more at once than it needs: what they become is small.
+    fn from_stream(
+        mut stream: Stream<'_>,
+        name: &str,
+        channels: usize,
+        limit: Option<usize>,
+    ) -> Result<Self, DataError> {
+        let [there, planes, height, width] = match stream.rank() {
+            4 => stream.dims("coloured images")?,
+            _ => {
+                let [there, height, width] = stream.dims("images")?;
+                [there, 1, height, width]
+            }
         };
+        if [there, planes, height, width].contains(&0) {
+            return Err(stream.without_pixels());
+        }
         if planes != 1 && planes != channels {
             let or = if planes == 3 { ", or train with `channels=3`" } else { "" };
             return Err(DataError(format!(
                 "{name} has images of {planes} channels, not of {channels}; give others{or}"
             )));
         }
-        let count = enough(images.count / planes, limit, name)?;
-        check_shape(images.width, images.height, name)?;
-        let area = images.width * images.height;
-        let mut pixels = vec![0; count * channels * AREA];
-        let result = blocks::for_each(true, (&mut pixels, channels * AREA), |i, out| {
-            // A grey image is the same in all channels.
-            let copies = channels / planes;
-            for (c, out) in out.chunks_exact_mut(copies * AREA).enumerate() {
-                let at = (i * planes + c) * area;
-                let plane = fit_square(&images.pixels[at..at + area], images.width, SIDE);
-                out.chunks_exact_mut(AREA).for_each(|out| out.copy_from_slice(&plane));
-            }
-            Ok::<(), DataError>(())
-        });
-        result.map(|()| ImageSet { channels, pixels })
+        let count = enough(there, limit, name)?;
+        check_shape(width, height, name)?;
+        let (area, size) = (width * height, channels * AREA);
+        let at_once = (AT_ONCE / (planes * area)).clamp(1, count);
+        let need = count as u128 * size as u128 + 2 * (at_once * planes * area) as u128;
+        let what = format!("{there} images of {width} x {height} pixels");
+        room_for(need, name, &what, "take fewer of them with --images")?;
+        let mut pixels = vec![0; count * size];
+        let mut read = Vec::new();
+        for part in pixels.chunks_mut(at_once * size) {
+            stream.next(part.len() / size * planes * area, &mut read)?;
+            blocks::for_each(true, (part, size), |i, out| {
+                // A grey image is the same in all channels.
+                let copies = channels / planes;
+                for (c, out) in out.chunks_exact_mut(copies * AREA).enumerate() {
+                    let at = (i * planes + c) * area;
+                    let plane = fit_square(&read[at..at + area], width, SIDE);
+                    out.chunks_exact_mut(AREA).for_each(|out| out.copy_from_slice(&plane));
+                }
+                Ok::<(), DataError>(())
+            })?;
+        }
+        stream.end()?;
+        Ok(ImageSet { channels, pixels })
     }
 
     /// The first images below a directory in the order of their paths, decoded once and then kept in a cache.
@@ -133,7 +170,10 @@ impl ImageSet {
         let set = Self::decode(&paths, channels, told)?;
         if let Some(file) = cache {
             // A cache that cannot be written only costs time.
-            let _ = file.parent().map(fs::create_dir_all);
+            if let Some(dir) = file.parent() {
+                let _ = fs::create_dir_all(dir);
+                sweep(dir);
+            }
             let _ = write_atomically(&file, Durable::No, |out| {
                 out.write_all(CACHE_MAGIC)?;
                 out.write_all(&crc32fast::hash(&set.pixels).to_le_bytes())?;
@@ -144,10 +184,11 @@ impl ImageSet {
     }
 
     fn decode(paths: &[PathBuf], channels: usize, told: Decoded<'_>) -> Result<Self, DataError> {
+        let alone = Mutex::new(());
         let mut pixels = vec![0; paths.len() * channels * AREA];
         let done = AtomicUsize::new(0);
         blocks::for_each(true, (&mut pixels, channels * AREA), |i, out| {
-            decode_one(&paths[i], channels, out)?;
+            decode_one(&paths[i], channels, &alone, out)?;
             told(done.fetch_add(1, Ordering::Relaxed) + 1, paths.len());
             Ok(())
         })?;
@@ -224,12 +265,18 @@ fn enough(there: usize, limit: Option<usize>, name: &str) -> Result<usize, DataE
     }
 }
 
-/// Extremely long images would need far more memory than they are worth.
+/// Extremely long or large images would need far more memory than they are worth.
 fn check_shape(width: usize, height: usize, name: &str) -> Result<(), DataError> {
     let (short, long) = (width.min(height), width.max(height));
     if short == 0 || long / short > 100 {
         return Err(DataError(format!(
             "{name} has images of {width} x {height} pixels; give images that are not a hundred times longer than wide"
+        )));
+    }
+    if width.checked_mul(height).is_none_or(|area| area > MOST_PIXELS) {
+        return Err(DataError(format!(
+            "{name} has images of {width} x {height} pixels; give images of at most {} million pixels, which become {SIDE} x {SIDE}",
+            MOST_PIXELS / 1_000_000
         )));
     }
     Ok(())
@@ -256,16 +303,39 @@ fn list(dir: &Path, paths: &mut Vec<PathBuf>) -> Result<(), DataError> {
     Ok(())
 }
 
-fn decode_one(path: &Path, channels: usize, out: &mut [u8]) -> Result<(), DataError> {
-    let broken =
-        |e: String| DataError(format!("{} cannot be decoded ({e}); replace or remove it", path.display()));
-    let reader = ImageReader::open(path).and_then(|r| r.with_guessed_format());
-    let picture = reader.map_err(|e| broken(e.to_string()))?.decode().map_err(|e| broken(e.to_string()))?;
-    let (width, height) = picture.dimensions();
-    let width = width as usize;
-    check_shape(width, height as usize, &path.display().to_string())?;
+/// Decodes an image; whoever has a large one waits for `alone`.
+fn decode_one(path: &Path, channels: usize, alone: &Mutex<()>, out: &mut [u8]) -> Result<(), DataError> {
+    let name = path.display().to_string();
+    let broken = |e: &dyn std::fmt::Display| {
+        DataError(format!("{name} cannot be decoded ({e}); replace or remove it"))
+    };
+    let wait = || alone.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let large_file = fs::metadata(path).is_ok_and(|m| u128::from(m.len()) > LARGE);
+    let _turn = large_file.then(wait);
+    let bytes = read_file(path, "")?;
+    let mut reader = ImageReader::new(Cursor::new(bytes));
+    if let Ok(format) = ImageFormat::from_path(path) {
+        reader.set_format(format); // for what does not begin like any image
+    }
+    let mut reader = reader.with_guessed_format().map_err(|e| broken(&e))?;
+    // For what stands before the image, such as profiles; its own size is looked at below.
+    let mut limits = Limits::default();
+    limits.max_alloc = Some(LARGE as u64);
+    reader.limits(limits);
+    let kept = if reader.format() == Some(ImageFormat::Jpeg) { BYTES_KEPT_BY_JPEG } else { 0 };
+    let decoder = reader.into_decoder().map_err(|e| broken(&e))?;
+    let (width, height) = decoder.dimensions();
+    let (width, height) = (width as usize, height as usize);
+    check_shape(width, height, &name)?;
+    let bytes_of_pixel = u128::from(decoder.color_type().bytes_per_pixel()) + kept + BYTES_OF_PLANES;
+    let need = (width * height) as u128 * bytes_of_pixel;
+    let _turn = (need > LARGE && !large_file).then(wait);
+    if need > LARGE {
+        room_for(need, &name, &format!("{width} x {height} pixels"), "give a smaller image")?;
+    }
+    let picture = DynamicImage::from_decoder(decoder).map_err(|e| broken(&e))?;
     let grey = !picture.color().has_color();
-    let rgb = picture.to_rgb8().into_raw();
+    let rgb = picture.into_rgb8().into_raw();
     let plane = |c: usize| -> Vec<u8> { rgb[c..].iter().step_by(3).copied().collect() };
     if channels == 3 && !grey {
         for (c, out) in out.chunks_exact_mut(AREA).enumerate() {
@@ -303,7 +373,9 @@ fn cache_file(paths: &[PathBuf], channels: usize) -> Option<PathBuf> {
 }
 
 fn read_cache(file: &Path, channels: usize, count: usize) -> Option<ImageSet> {
-    let bytes = fs::read(file).ok()?;
+    // Of no other length is it read at all.
+    let length = CACHE_MAGIC.len() + 4 + count * channels * AREA;
+    let bytes = fs::metadata(file).is_ok_and(|m| m.len() == length as u64).then(|| fs::read(file))?.ok()?;
     let rest = bytes.strip_prefix(CACHE_MAGIC)?;
     let (stored, pixels) = rest.split_first_chunk::<4>()?;
     let whole = pixels.len() == count * channels * AREA && crc32fast::hash(pixels).to_le_bytes() == *stored;

@@ -4,7 +4,9 @@ mod classification;
 mod csv;
 mod idx;
 mod images;
+mod reading;
 mod resize;
+pub mod rows;
 mod split;
 mod standardize;
 
@@ -14,8 +16,11 @@ pub use classification::{
     Classification, Features, classification, classification_like, column, features, multiclass,
 };
 pub use csv::{Table, read_table};
-pub use idx::{ImageTask, Images, TaskOptions, looks_like_idx, mnist, read_images, read_labels, read_planes};
+pub use idx::{
+    ImageTask, Images, TaskOptions, first_labels, looks_like_idx, mnist, read_images, read_labels,
+};
 pub use images::{Decoded, ImageSet, SIDE, byte_of, value_of, write_grid};
+pub use reading::{read_file, read_file_of};
 pub use split::{Split, train_test_split};
 pub use standardize::Moments;
 

@@ -21,6 +21,7 @@ from ._fit import fit, load
 from ._generator import Generator, GeneratorFit, TrainingStep
 from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression
 from ._own import Check, Checks, Model, check_model
+from ._registry import ModelInfo, Option, models
 from ._result import Fit, Replicates
 from ._run import Step
 
@@ -35,6 +36,8 @@ __all__ = [
     "Hierarchical",
     "LogisticRegression",
     "Model",
+    "ModelInfo",
+    "Option",
     "Replicates",
     "Step",
     "TrainingStep",
@@ -42,4 +45,5 @@ __all__ = [
     "check_model",
     "fit",
     "load",
+    "models",
 ]

@@ -5,36 +5,19 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import re
 from typing import Any, Callable, overload
 
 from . import _core
 from ._arrays import place, whole
-from ._generator import SETTINGS as _GENERATOR_SETTINGS
-from ._generator import Generator, GeneratorFit, TrainingStep, load_training, train
-from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression, _Builtin
+from ._generator import Generator, GeneratorFit, TrainingStep, generator_settings, load_training, train
+from ._models import _Builtin
 from ._own import Model, _problem
+from ._registry import models, run_options
 from ._result import Fit, Replicates
 from ._run import Step, attended, how_of, table_of
 
-#: Settings besides those that `fit` names, as on the command line.
-_SETTINGS = {
-    "step_decay",
-    "grow",
-    "preconditioner",
-    "adjust",
-    "adjust_after",
-    "joint_update",
-    "warm_start",
-    "batch",
-    "init_theta",
-    "init_particles",
-    "precision",
-    "trace_every",
-    "metrics_every",
-    "keep_clouds",
-    "checkpoint_every",
-}
+#: What `fit` names itself.
+_NAMED = {"algorithm", "particles", "steps", "step_size", "burn_in", "seed"}
 
 
 class _Default(int):
@@ -184,7 +167,7 @@ def fit(
     out = None if out is None else place("out", out)
     generator = isinstance(model, Generator)
     problem = None if generator else _problem(model)
-    known = _GENERATOR_SETTINGS if generator else _SETTINGS
+    known = generator_settings() if generator else set(run_options()) - _NAMED
     for key in settings:
         if key not in known:
             close = difflib.get_close_matches(key, known, 1)
@@ -212,7 +195,7 @@ def fit(
         particles = None if isinstance(particles, _Default) else particles
         step_size = None if isinstance(step_size, str) and step_size == "auto" else step_size
     chosen.update(particles=particles, step_size=step_size)
-    table = table_of(chosen)
+    table = table_of(chosen, run_options())
     how = how_of(threads, callback, callback_every, report)
 
     def run(table: dict[str, Any], out: str | None, label: str = "") -> Fit:
@@ -263,14 +246,13 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any"
     if isinstance(model, _Builtin):
         problem = None  # its data are named in the config, and checked
     if problem is None:
-        with open(config, encoding="utf-8") as file:
-            name = re.search(r'^model\s*=\s*"(.*)"', file.read(), re.MULTILINE)
-        if name is not None and name[1] == "generator":
+        name = _core.model_of(config)
+        if name == Generator._model:
             return load_training(where)
-        if name is not None and name[1] not in ("hierarchical", "logistic", "bnn"):
-            raise ValueError(f"{where} is a run of the model {name[1]!r}, which is none of Motes'; give it as model=")
+        if name not in models():
+            raise ValueError(f"{where} is a run of the model {name!r}, which is none of Motes'; give it as model=")
     run = _core.load(where, problem)
     if model is None:
-        classes = {"logistic": LogisticRegression, "bnn": BayesianNeuralNetwork}
-        model = classes.get(run.problem.name, Hierarchical)._of(run.problem)
+        classes = {builtin._model: builtin for builtin in _Builtin.__subclasses__()}
+        model = classes[run.problem.name]._of(run.problem)
     return Fit(run, model)

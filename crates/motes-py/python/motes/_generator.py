@@ -17,20 +17,9 @@ from . import _arrays, _core
 from ._arrays import place, whole
 from ._models import _absolute
 from ._progress import Progress
+from ._registry import options_of
 from ._run import Ran, attended, columns, how_of, table_of, threads_of, warn_of
 
-#: Settings of a generator's training, as on the command line.
-SETTINGS = {
-    "chain",
-    "batch",
-    "epochs",
-    "theta_rate",
-    "lambda_",
-    "sigma",
-    "batchnorm",
-    "checkpoint_every",
-    "pictures_every",
-}
 _D_X, _SIDE = 64, 32
 _IMAGES = "give (images, height, width), or (images, channels, height, width) with 1 or 3 channels"
 
@@ -56,6 +45,13 @@ class TrainingStep(NamedTuple):
     x_rms: float
 
 
+def generator_settings() -> set[str]:
+    """Settings of a generator's training besides those that `fit` and the model name."""
+    named = {"data", "labels", "channels", "images", "algorithm", "particles", "steps", "step_size", "seed"}
+    # `lambda` is a word of Python's own.
+    return {"lambda_" if key == "lambda" else key for key in set(options_of(Generator._model)) - named}
+
+
 class Generator:
     """The generator network of the paper: an image of 32 x 32 pixels is decoded from 64 latent variables, plus noise.
 
@@ -77,6 +73,9 @@ class Generator:
     #: The model's name, as on the command line.
     name = "generator"
     _images: _core.Images
+
+    #: The name on the command line.
+    _model = "generator"
 
     def __init__(self, images: Any, labels: Any = None) -> None:
         pixels = _pixels("images", images)
@@ -138,7 +137,7 @@ class Generator:
         for key in ("images", "channels"):
             if settings[key] is not None:
                 settings[key] = whole(key, settings[key])
-        return cls._of(_core.Images.of_settings(json.dumps(table_of(settings))))
+        return cls._of(_core.Images.of_settings(json.dumps(table_of(settings, options_of(cls._model)))))
 
     @property
     def channels(self) -> int:
@@ -425,7 +424,7 @@ class GeneratorFit(Ran):
 def train(model: Generator, chosen: dict[str, Any], how: Any, progress: bool, out: Any) -> GeneratorFit:
     """Trains a generator, in a temporary directory if none is named."""
     chosen = {key.rstrip("_"): value for key, value in chosen.items()}
-    text = json.dumps(table_of(chosen, ("step_size", "theta_rate", "lambda", "sigma")))
+    text = json.dumps(table_of(chosen, options_of(Generator._model)))
     temporary = _Temporary() if out is None else None
     where = out if temporary is None else temporary.run
     run = attended(lambda how: _core.train(model._images, text, where, how), how, model, progress)
@@ -512,6 +511,8 @@ def _hole(mask: Any) -> np.ndarray:
             f"mask has shape {array.shape} and dtype {array.dtype}; "
             f"give (x0, y0, x1, y1), or {_SIDE} x {_SIDE} booleans that are True where pixels are missing"
         )
+    if not hole.any():
+        raise ValueError("mask has no hole; it is True where pixels are missing")
     if hole.all():
         raise ValueError("mask leaves no pixel to go by; choose a smaller hole")
     return hole

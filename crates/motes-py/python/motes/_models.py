@@ -11,15 +11,15 @@ import numpy as np
 from . import _arrays
 from ._arrays import finite, flag, place, whole
 from ._core import Problem
+from ._registry import options_of
 from ._run import table_of
-
-#: Settings that need not be whole.
-_FRACTIONS = ("prior_variance", "test_fraction", "true_theta")
 
 
 class _Builtin:
     """A model that is written in Rust."""
 
+    #: The name on the command line.
+    _model: str
     _problem: Problem
     #: The classes in the order of their probabilities, for classifiers.
     classes: np.ndarray | None = None
@@ -33,9 +33,9 @@ class _Builtin:
         return model
 
     @classmethod
-    def _of_settings(cls, name: str, lists: Mapping[str, list[Any]] = {}, **settings: Any) -> Any:
-        table = {"model": name, **lists, **table_of(settings, _FRACTIONS)}
-        return cls._of(Problem.of_settings(json.dumps(table)))
+    def _of_settings(cls, lists: Mapping[str, list[Any]] = {}, **settings: Any) -> Any:
+        table = {**lists, **table_of(settings, options_of(cls._model))}
+        return cls._of(Problem.of_options(cls._model, json.dumps(table)))
 
     @property
     def name(self) -> str:
@@ -86,8 +86,10 @@ class Hierarchical(_Builtin):
     Hierarchical(d_theta=1, d_x=2)
     """
 
+    _model = "hierarchical"
+
     def __init__(self, y: Any) -> None:
-        self._problem = Problem.of_observations(_arrays.numbers("y", y, 1))
+        self._problem = Problem.of_observations(self._model, _arrays.numbers("y", y, 1))
 
     @classmethod
     def generate(cls, dim: int = 100, true_theta: float = 1.0, data_seed: int = 0) -> "Hierarchical":
@@ -108,7 +110,7 @@ class Hierarchical(_Builtin):
         >>> motes.Hierarchical.generate(dim=10).d_x
         10
         """
-        return cls._of_settings("hierarchical", dim=dim, true_theta=true_theta, data_seed=data_seed)
+        return cls._of_settings(dim=dim, true_theta=true_theta, data_seed=data_seed)
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str], target: str | None = None) -> "Hierarchical":
@@ -121,7 +123,7 @@ class Hierarchical(_Builtin):
         target : str, optional
             The column.
         """
-        return cls._of_settings("hierarchical", data=_absolute(path), target=target)
+        return cls._of_settings(data=_absolute(path), target=target)
 
 
 class LogisticRegression(_Builtin):
@@ -159,6 +161,8 @@ class LogisticRegression(_Builtin):
     ['no', 'yes']
     """
 
+    _model = "logistic"
+
     def __init__(
         self,
         X: Any,
@@ -172,7 +176,7 @@ class LogisticRegression(_Builtin):
         feature_names: Sequence[str] | None = None,
     ) -> None:
         settings = {"prior_variance": finite("prior_variance", prior_variance), "intercept": flag("intercept", intercept)}
-        _of_rows(self, "logistic", X, y, 2, settings, standardize, test_fraction, split_seed, feature_names)
+        _of_rows(self, X, y, 2, settings, standardize, test_fraction, split_seed, feature_names)
 
     @classmethod
     def from_csv(
@@ -204,7 +208,6 @@ class LogisticRegression(_Builtin):
             As on the command line, whose defaults they have.
         """
         return cls._of_settings(
-            "logistic",
             {"drop": list(drop)},
             data=_absolute(path),
             target=target,
@@ -233,7 +236,7 @@ class LogisticRegression(_Builtin):
         """
         if "standardize" in settings:
             settings["no_standardize"] = not flag("standardize", settings.pop("standardize"))
-        return cls._of_settings("logistic", **settings)
+        return cls._of_settings(**settings)
 
 
 class BayesianNeuralNetwork(_Builtin):
@@ -261,6 +264,8 @@ class BayesianNeuralNetwork(_Builtin):
     BayesianNeuralNetwork(d_theta=2, d_x=20)
     """
 
+    _model = "bnn"
+
     def __init__(
         self,
         X: Any,
@@ -273,7 +278,7 @@ class BayesianNeuralNetwork(_Builtin):
         feature_names: Sequence[str] | None = None,
     ) -> None:
         settings = {"hidden": whole("hidden", hidden, 1)}
-        _of_rows(self, "bnn", X, y, 256, settings, standardize, test_fraction, split_seed, feature_names)
+        _of_rows(self, X, y, 256, settings, standardize, test_fraction, split_seed, feature_names)
 
     @classmethod
     def from_csv(
@@ -298,7 +303,6 @@ class BayesianNeuralNetwork(_Builtin):
             The number of hidden units.
         """
         return cls._of_settings(
-            "bnn",
             {"drop": list(drop)},
             data=_absolute(path),
             target=target,
@@ -342,7 +346,6 @@ class BayesianNeuralNetwork(_Builtin):
         ['4', '9']
         """
         return cls._of_settings(
-            "bnn",
             {"classes": [whole("classes", c) for c in classes]},
             subsample=subsample,
             hidden=hidden,
@@ -358,7 +361,6 @@ def _absolute(path: str | os.PathLike[str]) -> str:
 
 def _of_rows(
     model: _Builtin,
-    name: str,
     X: Any,
     y: Any,
     most: int,
@@ -377,12 +379,11 @@ def _of_rows(
     while target in columns:
         target += "_"
     settings = {
-        "model": name,
         "test_fraction": finite("test_fraction", test_fraction),
         "split_seed": whole("split_seed", split_seed),
         "no_standardize": not flag("standardize", standardize),
         **settings,
     }
-    text = json.dumps(table_of(settings, _FRACTIONS))
-    model._problem = Problem.of_rows(text, features, labels, words, columns, target)
+    text = json.dumps(table_of(settings, options_of(model._model)))
+    model._problem = Problem.of_rows(model._model, text, features, labels, words, columns, target)
     model.classes = classes

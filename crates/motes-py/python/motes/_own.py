@@ -9,8 +9,7 @@ import numpy as np
 
 from . import _arrays
 from ._core import Problem, check as _check, trace_columns
-
-_TAKEN = ("hierarchical", "logistic", "bnn", "generator")
+from ._registry import models
 
 
 class Model:
@@ -104,7 +103,7 @@ class Model:
             raise ValueError("statistics and m_step belong together; give both or neither")
         if not isinstance(name, str) or not name or "\n" in name or "/" in name:
             raise ValueError(f"name is {name!r}; give a word")
-        if name in _TAKEN:
+        if name in models():
             raise ValueError(f"name {name!r} is that of a built-in model; choose another")
         self.name = name
         of = names if isinstance(names, Mapping) else {"theta": names}

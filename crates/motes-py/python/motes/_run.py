@@ -7,7 +7,7 @@ import math
 import re
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, TypeVar
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ._arrays import finite, whole
 from ._errors import DivergedError
 from ._own import Model
 from ._progress import Progress
+from ._registry import Option
 
 
 class Step(NamedTuple):
@@ -58,10 +59,8 @@ _WRITTEN: dict[str, Callable[[Any], str]] = {
 }
 
 
-def table_of(
-    chosen: Mapping[str, Any], fractions: Sequence[str] = ("step_size", "init_theta")
-) -> dict[str, Any]:
-    """Settings as config.toml has them; `fractions` names those that need not be whole."""
+def table_of(chosen: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str, Any]:
+    """Settings as config.toml has them; `options` says which must be whole."""
     table = {}
     for key, value in chosen.items():
         if isinstance(value, np.generic):
@@ -75,7 +74,7 @@ def table_of(
                 raise ValueError(f"{key} is {value!r} ({error}); give it as on the command line") from error
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             number = finite(key, value)
-            value = number if key in fractions else whole(key, value)
+            value = whole(key, value) if key in options and options[key].kind == "whole" else number
         elif not isinstance(value, (str, bool)):
             raise ValueError(f"{key} is {value!r}; give it as on the command line")
         table[key.replace("_", "-")] = value

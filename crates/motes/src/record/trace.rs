@@ -5,6 +5,7 @@ use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::Error;
+use crate::files::{is_unfinished, sweep};
 
 /// The trace of a run directory, open for writing at its end. Nobody else can open it for as long as it is.
 pub struct TraceFile {
@@ -50,6 +51,7 @@ impl TraceFile {
             // A file system without locks is no reason not to run.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
+        sweep(run);
         let bytes = file.metadata().map_err(Error::read(&path))?.len();
         Ok(TraceFile { path, file: BufWriter::with_capacity(1 << 16, file), bytes })
     }
@@ -104,9 +106,7 @@ fn not_empty(run: &Path) -> Error {
 
 /// Whether an entry is what a run leaves behind that was killed before its config was written.
 fn is_false_start(entry: &fs::DirEntry) -> bool {
-    match entry.file_name().to_str() {
-        Some("config.toml.tmp") => true,
-        Some("trace.csv") => entry.metadata().is_ok_and(|m| m.is_file() && m.len() == 0),
-        _ => false,
-    }
+    let name = entry.file_name();
+    let empty = || entry.metadata().is_ok_and(|m| m.is_file() && m.len() == 0);
+    is_unfinished(&name) || (name == "trace.csv" && empty())
 }

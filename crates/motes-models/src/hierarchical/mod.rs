@@ -1,9 +1,13 @@
 //! The toy hierarchical model of Ex. 1: x_d ~ N(theta, 1), y_d ~ N(x_d, 1). All that matters is known in closed form.
 
+mod entry;
+
 use motes::model::{ExactEm, MStep, Prior};
 use motes::noise::{Noise, Purpose};
 use motes::simd::{dispatch, sum_lanes};
 use motes::{At, Gives, Model, ModelError, Real, Want};
+
+pub use entry::Entry;
 
 /// Clouds with fewer coordinates are walked several rows at a time, beside as many copies of y.
 const NARROW: usize = 4096;

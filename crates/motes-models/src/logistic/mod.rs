@@ -1,5 +1,6 @@
 //! Bayesian logistic regression (Sec. blr): weights x ~ N(theta 1, V I), labels l_i ~ Bernoulli(sigmoid(f_i.x)).
 
+mod entry;
 mod kernels;
 mod mode;
 mod predict;
@@ -17,6 +18,7 @@ use crate::data::{Classification, DataError};
 use kernels::Sum;
 use rows::{Line, Rows, lines};
 
+pub use entry::Entry;
 pub use predict::{Prediction, predict};
 
 /// Particles per block where the rows are few: a block must take some microseconds, and blocks must outnumber threads.
@@ -53,6 +55,17 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Refuses a prior that is none.
+    pub(crate) fn check(self) -> Result<(), DataError> {
+        let v = self.prior_variance;
+        if v > 0.0 && v.is_finite() {
+            return Ok(());
+        }
+        Err(DataError::new(format!("`prior-variance={v}` is not a positive number; use for example 5")))
+    }
+}
+
 impl<F: Real> Logistic<F> {
     /// The model for training rows, with test rows for the predictive metrics if there are any.
     pub fn new(
@@ -61,11 +74,7 @@ impl<F: Real> Logistic<F> {
         options: Options,
     ) -> Result<Self, DataError> {
         let Options { prior_variance, intercept } = options;
-        if !(prior_variance > 0.0 && prior_variance.is_finite()) {
-            return Err(DataError::new(format!(
-                "`prior-variance={prior_variance}` is not a positive number; use for example 5"
-            )));
-        }
+        options.check()?;
         let mut names = train.feature_names.clone();
         let tied = names.len();
         if train.rows() == 0 || tied == 0 {

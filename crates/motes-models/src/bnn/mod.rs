@@ -2,6 +2,7 @@
 //! weights' priors to be learnt.
 
 mod design;
+mod entry;
 mod lanes;
 mod network;
 mod predictive;
@@ -19,6 +20,8 @@ use self::design::Design;
 use self::network::{Pass, Terms};
 use self::predictive::TestSet;
 use crate::data::ImageTask;
+
+pub use entry::Entry;
 
 /// Rows of features with the class of each.
 #[derive(Clone, Copy, Debug)]

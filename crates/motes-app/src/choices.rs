@@ -1,0 +1,262 @@
+//! What can be chosen for a run of any model: the table `[run]` of a config, and the flags that all models share.
+
+use std::str::FromStr;
+
+use motes::Algorithm;
+use motes::algorithms::PGD;
+use motes::record::Recording;
+use motes::settings::{
+    Growth, InitParticles, InitTheta, JointUpdate, Preconditioner, Settings, StepDecay, WarmStart,
+};
+use motes_models::registry::{Defaults, Precision};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+motes_models::options! {
+    /// The choices for a run.
+    pub struct Choices {
+        "Algorithm" {
+            /// pgd, ipla, pqn, pmgd, soul, em, mean-field, marginal-mh or joint-mh [default: pgd]
+            algorithm: &'static Algorithm => "NAME";
+            /// The number of particles N [default: by model]
+            particles: usize => "N";
+            /// The number of steps K [default: by model]
+            steps: u64 => "K";
+            /// Steps left out of the averages [default: K/2]
+            burn_in: u64 => "B";
+            /// The step size h, or auto: at most the model's default and half of 1 over the largest curvature [default: auto]
+            step_size: StepSize => "H" signed;
+            /// Let the step size decay as H (1 + k/k0)^-p
+            step_decay: StepDecay => "p,k0";
+            /// Let there be N particles from step k on; new ones copy old ones chosen by the seed
+            grow: Growth => "k:N,...";
+            /// What multiplies the theta-gradient: none, diagonal, adagrad, rmsprop or adam [default: by model]
+            preconditioner: Preconditioner => "NAME";
+            /// Accept or reject each particle's move (MALA; pgd, pqn, pmgd)
+            adjust: bool => "BOOL";
+            /// Unadjusted steps before any accept-reject begins [default: half the burn-in]
+            adjust_after: u64 => "A";
+            /// The theta-update of joint-mh: pgd or pqn [default: pgd]
+            joint_update: JointUpdate => "NAME";
+            /// Make K steps with a single particle first, and start from where it ends
+            warm_start: WarmStart => "[ALG:]1xK";
+            /// Take gradients over mini-batches of B data terms, rescaled by M/B
+            batch: usize => "B";
+            /// The initial value of theta [default: 0]
+            init_theta: f64 => "X" signed;
+            /// The initial value of all particles, or prior [default: by model]
+            init_particles: InitParticles => "X|prior" signed;
+            /// The seed of all randomness [default: 0]
+            seed: u64 => "S";
+            /// The precision of particles, f32 or f64 [default: by model]
+            precision: Precision => "P";
+        }
+        "Recording" {
+            /// Steps between rows of trace.csv [default: 1]
+            trace_every: u64 => "n";
+            /// Steps between rows of trace.csv that have test metrics of the cloud [default: none]
+            metrics_every: u64 => "n";
+            /// Keep clouds only from steps divisible by n; 0 keeps none [default: 1, thinned to 10,000 particles]
+            keep_clouds: u64 => "n";
+            /// Steps between checkpoints [default: every ten seconds or so]
+            checkpoint_every: u64 => "n";
+        }
+    }
+}
+
+/// A step size as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "NumberOrWord", into = "NumberOrWord")]
+pub enum StepSize {
+    /// As chosen.
+    Value(f64),
+    /// From the model and its curvature.
+    Auto,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum NumberOrWord {
+    Number(f64),
+    Word(String),
+}
+
+impl FromStr for StepSize {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(h) => Ok(StepSize::Value(h)),
+            Err(_) if text == "auto" => Ok(StepSize::Auto),
+            Err(_) => Err(format!("'{text}' is neither a number nor auto; write for example 0.01")),
+        }
+    }
+}
+
+impl TryFrom<NumberOrWord> for StepSize {
+    type Error = String;
+    fn try_from(raw: NumberOrWord) -> Result<Self, String> {
+        match raw {
+            NumberOrWord::Number(h) => Ok(StepSize::Value(h)),
+            NumberOrWord::Word(word) => word.parse(),
+        }
+    }
+}
+
+impl From<StepSize> for NumberOrWord {
+    fn from(step: StepSize) -> Self {
+        match step {
+            // JSON does not know the others: they are refused with their names later.
+            StepSize::Value(h) if !h.is_finite() => NumberOrWord::Word(h.to_string()),
+            StepSize::Value(h) => NumberOrWord::Number(h),
+            StepSize::Auto => NumberOrWord::Word("auto".into()),
+        }
+    }
+}
+
+motes_models::settings!(StepSize: Text);
+
+impl Choices {
+    /// These choices, and the other's where there are none.
+    pub fn or(&self, other: &Choices) -> Choices {
+        let mut table = other.table();
+        table.extend(self.table());
+        Choices::of(&table).expect("choices that were made before")
+    }
+
+    /// Sets aside what was written out for another algorithm and need not suit the one that is chosen instead.
+    pub fn make_way_for(&mut self, flags: &Choices) {
+        // What was written out for another algorithm need not suit this one.
+        if flags.algorithm.is_some() && flags.algorithm != self.algorithm {
+            (self.preconditioner, self.adjust, self.adjust_after) = (None, None, None);
+            (self.joint_update, self.init_theta) = (None, None);
+            if flags.algorithm.is_some_and(|a| !a.takes("particles", &Settings::default())) {
+                (self.particles, self.step_size, self.step_decay) = (None, None, None);
+                (self.init_particles, self.grow, self.warm_start, self.batch) = (None, None, None, None);
+            }
+        }
+    }
+
+    /// Leaves out what an algorithm has no use for, so that one set of choices serves several.
+    pub fn leave_to(&mut self, algorithm: &'static Algorithm) {
+        let joint_update = self.joint_update.unwrap_or(JointUpdate::Pgd);
+        let named = Settings { algorithm, joint_update, ..Settings::default() };
+        if !named.takes("preconditioner") {
+            self.preconditioner = None;
+        }
+        if !named.takes("init-theta") {
+            self.init_theta = None;
+        }
+        if !named.takes("particles") {
+            (self.particles, self.step_size, self.step_decay) = (None, None, None);
+            (self.init_particles, self.grow, self.warm_start) = (None, None, None);
+        }
+    }
+
+    /// The settings that the choices amount to; `h` resolves auto once the model is known.
+    pub fn settings(&self, defaults: &Defaults) -> Result<Settings, Error> {
+        let algorithm = self.algorithm.unwrap_or(&PGD);
+        let joint_update = self.joint_update.unwrap_or(JointUpdate::Pgd);
+        let named = Settings { algorithm, joint_update, ..Settings::default() };
+        let takes = |setting: &str| named.takes(setting);
+        let accepts = named.accepts();
+        if !takes("particles") {
+            let refused = [
+                ("particles", self.particles.is_some()),
+                ("step-size", self.step_size.is_some()),
+                ("step-decay", self.step_decay.is_some()),
+                ("adjust", self.adjust == Some(true)),
+                ("preconditioner", self.preconditioner.is_some_and(|p| p != Preconditioner::None)),
+                ("init-particles", self.init_particles.is_some()),
+            ];
+            if let Some((flag, _)) = refused.iter().find(|(_, given)| *given) {
+                return Err(format!(
+                    "em is exact and has no particles, so `{flag}` has no meaning; leave it out"
+                )
+                .into());
+            }
+        }
+        let steps = self.steps.unwrap_or(defaults.steps);
+        let burn_in = self.burn_in.unwrap_or(steps / 2);
+        let settings = Settings {
+            algorithm,
+            particles: self.particles.unwrap_or(defaults.particles),
+            steps,
+            burn_in,
+            step_size: match self.step_size {
+                Some(StepSize::Value(h)) => h,
+                _ => defaults.step_size,
+            },
+            step_decay: self.step_decay,
+            grow: self.grow.clone().unwrap_or_default(),
+            preconditioner: self.preconditioner.unwrap_or(match takes("preconditioner") && !accepts {
+                true => defaults.preconditioner,
+                false => Preconditioner::None,
+            }),
+            adjust: self.adjust.unwrap_or(false),
+            adjust_after: self.adjust_after.unwrap_or(burn_in / 2),
+            joint_update,
+            variational_adam: defaults.variational_adam,
+            warm_start: self.warm_start,
+            theta_rate: None,
+            init_theta: self.init_theta.map_or(InitTheta::Model, InitTheta::Value),
+            init_particles: self.init_particles.unwrap_or(match takes("grow") {
+                true => defaults.init_particles,
+                false => InitParticles::Value(0.0),
+            }),
+            seed: self.seed.unwrap_or(0),
+            batch: self.batch,
+            metrics_every: self.metrics_every.unwrap_or(0),
+            keep_clouds: self.keep_clouds.unwrap_or(1),
+        };
+        if settings.theta_is_computed() && self.init_theta.is_some() {
+            return Err(format!(
+                "{algorithm} computes theta from the particles; leave `init-theta` out and use `init-particles`"
+            ).into());
+        }
+        for (flag, value) in [("trace-every", self.trace_every), ("checkpoint-every", self.checkpoint_every)]
+        {
+            if value == Some(0) {
+                return Err(format!("`{flag}=0` is not a number of steps; use 1 or more").into());
+            }
+        }
+        Ok(settings)
+    }
+
+    /// The choices with every default written out, so that a replay does not depend on them.
+    pub fn resolved(&self, settings: &Settings, precision: Precision) -> Choices {
+        let cloud = settings.has_cloud();
+        let mut full = self.clone();
+        full.algorithm = Some(settings.algorithm);
+        full.steps = Some(settings.steps);
+        full.burn_in = Some(settings.burn_in);
+        full.seed = Some(settings.seed);
+        full.precision = Some(precision);
+        full.trace_every.get_or_insert(1);
+        if !settings.theta_is_computed() {
+            if let InitTheta::Value(value) = settings.init_theta {
+                full.init_theta = Some(value);
+            }
+        }
+        if cloud {
+            full.particles = Some(settings.particles);
+            full.step_size = Some(StepSize::Value(settings.step_size));
+            full.preconditioner = Some(settings.preconditioner);
+            full.adjust = Some(settings.adjust);
+            full.init_particles = Some(settings.init_particles);
+            full.keep_clouds = Some(settings.keep_clouds);
+        }
+        if settings.accepts() {
+            full.adjust_after = Some(settings.adjust_after);
+        }
+        if settings.takes("joint-update") {
+            full.joint_update = Some(settings.joint_update);
+        }
+        full
+    }
+
+    /// How densely the run is recorded.
+    pub fn recording(&self) -> Recording {
+        Recording { trace_every: self.trace_every.unwrap_or(1), checkpoint_every: self.checkpoint_every }
+    }
+}

@@ -1,0 +1,131 @@
+//! Config files as text: what the configs of all models share.
+
+use std::path::{Path, PathBuf};
+
+use motes_models::data::read_file_of;
+use motes_models::options::{Flag, Table};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use crate::Error;
+
+/// Configs name columns at most, so none is anywhere near this long.
+const LONGEST: u64 = 16 << 20;
+
+/// The text of a config file.
+pub fn read(path: &Path) -> Result<String, Error> {
+    let bytes = read_file_of(path, "the config", LONGEST, "give the config.toml of a run")?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| format!("{} is not a text file; give the config.toml of a run", path.display()))?;
+    Ok(text)
+}
+
+/// The tables of a config file.
+pub fn parse(text: &str) -> Result<Table, Error> {
+    let Loose(value) = toml::from_str(text).map_err(|e| {
+        let before = e.span().and_then(|span| text.as_bytes().get(..span.start)).unwrap_or_default();
+        let line = 1 + before.iter().filter(|b| **b == b'\n').count();
+        format!("line {line}: {}; correct it or write a new one with `motes fit`", one_line(e.message()))
+    })?;
+    match value {
+        Value::Object(table) => Ok(table),
+        _ => Ok(Table::new()),
+    }
+}
+
+/// Refuses files of another version.
+pub fn check_version(table: &Table, version: u64) -> Result<(), Error> {
+    match table.get("version").and_then(Value::as_u64) {
+        Some(v) if v == version => Ok(()),
+        Some(v) if v > version => {
+            Err(format!("it has format version {v} and this motes reads version {version}; use a newer motes").into())
+        }
+        Some(v) if v > 0 => Err(format!(
+            "it has format version {v} and this motes reads version {version}; write a new one with `motes fit`"
+        )
+        .into()),
+        _ => Err(format!("it lacks a valid version; begin it with version = {version}").into()),
+    }
+}
+
+/// A setting as a line.
+pub fn line(key: &str, value: &Value) -> String {
+    toml::to_string(&Table::from_iter([(key.to_string(), value.clone())])).expect("a setting is plain data")
+}
+
+/// A table of a file, in the order of its flags.
+pub fn section(name: &str, table: &Table, flags: &[Flag]) -> String {
+    let lines = flags.iter().filter_map(|flag| table.get(flag.name).map(|value| line(flag.name, value)));
+    format!("\n[{name}]\n{}", lines.collect::<String>())
+}
+
+/// Data that are kept in the run directory move with it.
+pub fn find_beside(data: &mut PathBuf, dir: &Path) {
+    if let Some(beside) = data.file_name().map(|name| dir.join(name))
+        && !data.exists()
+        && beside.exists()
+    {
+        *data = std::path::absolute(&beside).unwrap_or(beside);
+    }
+}
+
+/// A message of several lines as one.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Any value of TOML. Not TOML's own, which has no room for whole numbers beyond 2^63, and not quite JSON's, which has
+/// none for numbers that are not finite: those are words here.
+struct Loose(Value);
+
+impl<'de> Deserialize<'de> for Loose {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(AnyValue).map(Loose)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, v: bool) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_i64<E>(self, v: i64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_u64<E>(self, v: u64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_f64<E>(self, v: f64) -> Result<Value, E> {
+        Ok(if v.is_finite() { v.into() } else { v.to_string().into() })
+    }
+
+    fn visit_str<E>(self, v: &str) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(Loose(value)) = items.next_element()? {
+            list.push(value);
+        }
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut table = Table::new();
+        while let Some((key, Loose(value))) = entries.next_entry()? {
+            table.insert(key, value);
+        }
+        Ok(table.into())
+    }
+}

@@ -1,0 +1,213 @@
+//! Flags from the tables of options: a subcommand for each model, with its own flags and those of every run.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use clap::builder::{PathBufValueParser, TypedValueParser, ValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use motes::settings::unknown;
+use motes_app::Error;
+use motes_app::choices::Choices;
+use motes_app::config::{Config, belongs, owners};
+use motes_app::generator::{self, GeneratorConfig};
+use motes_models::options::{Flag, Kind, Table};
+use motes_models::registry::{self, Entry};
+use serde_json::Value;
+
+/// The model that is no entry of the table yet.
+const GENERATOR: &str = "generator";
+/// Commands whose flags depend on a model.
+const OF_MODELS: [&str; 3] = ["fit", "compare", "check-model"];
+
+/// The choices for one of the models, and the rest of its command's flags.
+pub struct OfModel<R> {
+    /// What was chosen for a model of the table.
+    pub config: Config,
+    pub rest: R,
+}
+
+/// Which of a run's flags a command has.
+pub trait Rest: Args {
+    const RUN: fn() -> Vec<Flag>;
+}
+
+impl<R: Rest> Args for OfModel<R> {
+    fn augment_args(command: Command) -> Command {
+        let of = |entry: &&dyn Entry| {
+            let command = with(Command::new(entry.name()).about(entry.about()), entry.flags());
+            R::augment_args(with(command, &R::RUN()))
+        };
+        let models = registry::MODELS.iter().map(of);
+        command
+            .subcommand_required(true)
+            .subcommand_value_name("MODEL")
+            .subcommand_help_heading("Models")
+            .disable_help_subcommand(true)
+            .subcommands(models)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<R: Rest> FromArgMatches for OfModel<R> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let failed = |e: &dyn std::fmt::Display| clap::Error::raw(ErrorKind::InvalidValue, format!("{e}\n"));
+        let (model, matches) = matches.subcommand().ok_or_else(|| failed(&"no model is named"))?;
+        let entry = registry::find(model).ok_or_else(|| failed(&"no such model"))?;
+        let run = Choices::of(&chosen(matches, &R::RUN())).map_err(|e| failed(&e))?;
+        let options = chosen(matches, entry.flags());
+        let config = Config { model: model.into(), data_sha256: None, run, options };
+        Ok(OfModel { config, rest: R::from_arg_matches(matches)? })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// A command with flags.
+pub fn with(command: Command, flags: &[Flag]) -> Command {
+    command.args(flags.iter().filter(|flag| !flag.value.is_empty()).map(arg))
+}
+
+fn arg(flag: &Flag) -> Arg {
+    let arg = Arg::new(flag.name)
+        .long(flag.name)
+        .value_name(flag.value)
+        .help(flag.help)
+        .help_heading(flag.heading)
+        .allow_hyphen_values(flag.signed);
+    let arg = match flag.instead_of {
+        Some(other) => arg.conflicts_with(other),
+        None => arg,
+    };
+    let parse = flag.parse;
+    let parsed = ValueParser::from(move |text: &str| parse(text));
+    match flag.kind {
+        Kind::Whole | Kind::Number | Kind::Text => arg.value_parser(parsed),
+        Kind::List => arg.value_delimiter(',').action(ArgAction::Append).value_parser(parsed),
+        Kind::File => arg.value_parser(PathBufValueParser::new().try_map(file)),
+        Kind::Switch => arg
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .value_parser(value_parser!(bool)),
+    }
+}
+
+/// A config is text, and so are the names of files in it.
+fn file(path: PathBuf) -> Result<Value, String> {
+    match path.to_str() {
+        Some(name) => Ok(name.into()),
+        None => Err(format!(
+            "the name of {} is not UTF-8 and cannot be kept in config.toml; rename it",
+            path.display()
+        )),
+    }
+}
+
+/// What was chosen with flags.
+pub fn chosen(matches: &ArgMatches, flags: &[Flag]) -> Table {
+    let value = |flag: &Flag| -> Option<Value> {
+        Some(match flag.kind {
+            Kind::Switch => (*matches.get_one::<bool>(flag.name)?).into(),
+            Kind::List => matches.get_many::<Value>(flag.name)?.cloned().collect::<Vec<_>>().into(),
+            _ => matches.get_one::<Value>(flag.name)?.clone(),
+        })
+    };
+    let flags = flags.iter().filter(|flag| !flag.value.is_empty());
+    flags.filter_map(|flag| Some((flag.name.to_string(), value(flag)?))).collect()
+}
+
+/// The arguments with the model right after the command: named anywhere among them, or by their config. Refuses flags of
+/// other models by name.
+pub fn with_model(mut args: Vec<OsString>) -> Result<Vec<OsString>, String> {
+    let is = |arg: &OsStr, word: &str| arg == word;
+    if !args.get(1).is_some_and(|arg| OF_MODELS.iter().any(|command| is(arg, command))) {
+        return Ok(args);
+    }
+    let mut words = (2..args.len()).filter(|i| !is_value(&args, *i));
+    let word = words.find(|i| !args[*i].to_string_lossy().starts_with('-'));
+    let help = args.iter().any(|arg| is(arg, "--help") || is(arg, "-h"));
+    match word {
+        Some(i) => {
+            let model = args.remove(i);
+            args.insert(2, model);
+        }
+        None => match config_file(&args) {
+            Some(file) => args.insert(2, model_of(Path::new(&file))?.into()),
+            None if help => return Ok(args),
+            None => return Err(format!("no model is named; give one of {}", registry::names().join(", "))),
+        },
+    }
+    let model = args[2].to_string_lossy().into_owned();
+    let Some(entry) = registry::find(&model) else {
+        let is_generator = model == GENERATOR;
+        return match is_generator && is(&args[1], "fit") {
+            true => Ok(args),
+            false if is_generator => Err(
+                "the model generator has flags of its own and stands alone; see motes fit generator --help"
+                    .into(),
+            ),
+            false => Err(unknown("model", &model, &[registry::names(), vec![GENERATOR]].concat())),
+        };
+    };
+    let known = |name: &str| entry.flags().iter().chain(Choices::flags()).any(|flag| flag.name == name);
+    for name in args.iter().skip(3).filter_map(|arg| flag_name(arg)) {
+        if !known(&name) && !owners(&name).is_empty() {
+            return Err(belongs(&name, &owners(&name), &model).into());
+        }
+    }
+    Ok(args)
+}
+
+/// The name of a flag, without its value.
+fn flag_name(arg: &OsStr) -> Option<String> {
+    let text = arg.to_str()?.strip_prefix("--")?;
+    Some(text.split('=').next().unwrap_or_default().to_string())
+}
+
+/// Whether an argument is the value of the flag before it.
+fn is_value(args: &[OsString], i: usize) -> bool {
+    let before = &args[i - 1];
+    let Some(name) = flag_name(before).filter(|_| !before.to_string_lossy().contains('=')) else {
+        return false;
+    };
+    let of_run = ["config", "out", "threads", "algorithms", "budget"];
+    let all = registry::MODELS.iter().flat_map(|e| e.flags()).chain(Choices::flags());
+    let mut all = all.chain(GeneratorConfig::flags());
+    of_run.contains(&&*name) || all.any(|flag| flag.name == name && flag.kind != Kind::Switch)
+}
+
+fn config_file(args: &[OsString]) -> Option<OsString> {
+    let at = args.iter().position(|arg| flag_name(arg).is_some_and(|name| name == "config"))?;
+    match args[at].to_str().and_then(|arg| arg.split_once('=')) {
+        Some((_, file)) => Some(file.into()),
+        None => args.get(at + 1).cloned(),
+    }
+}
+
+/// The model that a config is for.
+fn model_of(file: &Path) -> Result<String, String> {
+    if generator::is_config(file) {
+        return Ok(GENERATOR.into());
+    }
+    Ok(read_config(file)?.model)
+}
+
+/// Reads a config once, although it is asked for twice: what is read from a pipe is gone.
+pub fn read_config(file: &Path) -> Result<Config, Error> {
+    static READ: Mutex<Option<(PathBuf, Config)>> = Mutex::new(None);
+    let mut read = READ.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some((_, config)) = read.as_ref().filter(|(path, _)| path == file) {
+        return Ok(config.clone());
+    }
+    let config = Config::read(file)?;
+    *read = Some((file.to_path_buf(), config.clone()));
+    Ok(config)
+}

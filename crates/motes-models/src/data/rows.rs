@@ -1,0 +1,167 @@
+//! What models of rows with labels share: their options, and the way from files or arrays to rows to train and test on.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Classification, DataError, Moments, Split, classification_like, read_table, sha256, train_test_split,
+};
+use crate::options::Table;
+use crate::registry::{Error, Placed, read};
+
+crate::options! {
+    /// Where rows come from, and which of them are tested on.
+    pub struct RowOptions {
+        "Data" {
+            /// The column to explain [default: the last]
+            target: String => "COL";
+            /// Columns to leave out [default: none; id of the embedded data]
+            drop: Vec<String> => "COL,...";
+            /// A CSV file to test on, standardised with the training moments
+            test: PathBuf => "FILE";
+            /// The fraction of rows to test on; 0 trains on everything [default: 0.2]
+            test_fraction: f64 => "F";
+            /// The seed of that split, equal to scikit-learn's [default: 0]
+            split_seed: u32 => "S";
+            /// Take features as they are
+            no_standardize: bool => "BOOL";
+        }
+    }
+}
+
+/// Which options give way to which.
+pub const GIVES_WAY: &[(&[&str], &[&str])] =
+    &[(&["test"], &["test-fraction", "split-seed"]), (&["test-fraction", "split-seed"], &["test"])];
+
+/// The file of rows that were given in memory.
+pub const TABLE: &str = "data.csv";
+
+/// Rows, split and on a common scale.
+pub struct Prepared {
+    /// All of them, the training rows' scale applied.
+    pub all: Classification,
+    /// Which are trained and which tested on.
+    pub split: Split,
+    /// The scale that was applied.
+    pub moments: Option<Moments>,
+    /// The digest of the files they came from.
+    pub sha256: String,
+    /// The options with every default written out.
+    pub options: RowOptions,
+}
+
+/// Splits rows and brings them to one scale, as the options say. `name` is what they were read from.
+pub fn prepare(
+    mut all: Classification,
+    options: RowOptions,
+    name: &str,
+    mut digest: String,
+    notes: &mut Vec<String>,
+) -> Result<Prepared, Error> {
+    let standardize = !options.no_standardize.unwrap_or(false);
+    let mut options = RowOptions {
+        target: Some(all.target.clone()),
+        drop: Some(options.drop.unwrap_or_default()),
+        no_standardize: Some(!standardize),
+        ..options
+    };
+    note_dropped(notes, Path::new(name), all.rows_dropped);
+    let labelled: Vec<String> =
+        all.classes.iter().enumerate().map(|(label, class)| format!("'{class}' is {label}")).collect();
+    let (last, first) = labelled.split_last().ok_or("there are no classes; give more data")?;
+    let joined = if first.len() == 1 { format!("{} and {last}", first[0]) } else { labelled.join(", ") };
+    notes.push(format!("{}: {joined}", all.target));
+    let moments = standardize.then(|| Moments::of(&all.features, &all.feature_names)).transpose()?;
+    if let Some(moments) = &moments {
+        moments.apply(&mut all.features);
+    }
+    let rows = all.rows();
+    let split = match options.test.clone() {
+        Some(path) => {
+            if options.test_fraction.is_some_and(|f| f != 0.0) || options.split_seed.is_some() {
+                return Err("`test` names a test set, so there is nothing to split; leave `test-fraction` and `split-seed` out".into());
+            }
+            let bytes = read(&path)?;
+            let table = read_table(&bytes, &path.display().to_string())?;
+            let mut test = classification_like(&table, &all)?;
+            note_dropped(notes, &path, test.rows_dropped);
+            if let Some(moments) = &moments {
+                moments.apply(&mut test.features);
+            }
+            digest = sha256(format!("{digest}{}", sha256(&bytes)).as_bytes());
+            all.features.extend(test.features);
+            all.labels.extend(test.labels);
+            Split { train: (0..rows).collect(), test: (rows..all.labels.len()).collect() }
+        }
+        None => {
+            let fraction = *options.test_fraction.insert(options.test_fraction.unwrap_or(0.2));
+            let seed = *options.split_seed.insert(options.split_seed.unwrap_or(0));
+            train_test_split(rows, fraction, seed)?
+        }
+    };
+    Ok(Prepared { all, split, moments, sha256: digest, options })
+}
+
+/// Says how many rows of a file were left out.
+pub fn note_dropped(notes: &mut Vec<String>, file: &Path, dropped: usize) {
+    if dropped > 0 {
+        notes.push(format!("{}: {dropped} rows with missing values were dropped", file.display()));
+    }
+}
+
+/// How new rows become features of a fitted classifier; part of summary.json.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Remember {
+    /// The model's name.
+    pub model: String,
+    /// The column that is explained.
+    pub target: String,
+    /// In the order of their labels.
+    pub classes: Vec<String>,
+    /// The columns that features come from; images have none.
+    pub features: Vec<String>,
+    /// The training moments; `None` if features are taken as they are.
+    pub moments: Option<Moments>,
+    /// Whether a feature of ones is added.
+    pub intercept: bool,
+    /// Features, without that one.
+    pub inputs: usize,
+    /// Hidden units of a network.
+    pub hidden: usize,
+    /// Rows that were trained on.
+    pub train_rows: usize,
+    /// Rows that were tested on.
+    pub test_rows: usize,
+    /// Rows that were left out for missing values.
+    pub rows_dropped: usize,
+}
+
+/// Rows that were given in memory as a file of a run directory: every number comes back to the last bit.
+pub fn placed(rows: &Classification, dir: &Path) -> Result<Placed, Error> {
+    let header = rows.feature_names.iter().chain([&rows.target]).cloned().collect();
+    let d = rows.feature_names.len();
+    let row = |(features, label): (&[f64], &u8)| {
+        let class = rows.classes[usize::from(*label)].clone();
+        features.iter().map(|v| format!("{v:?}")).chain([class]).collect()
+    };
+    let lines: Vec<Vec<String>> =
+        std::iter::once(header).chain(rows.features.chunks_exact(d).zip(&rows.labels).map(row)).collect();
+    place(&lines, dir, Table::new())
+}
+
+/// A table in memory as a file of a run directory.
+pub fn place(lines: &[Vec<String>], dir: &Path, mut options: Table) -> Result<Placed, Error> {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    for line in lines {
+        let _ = out.write_record(line); // writing to memory does not fail
+    }
+    let bytes = out.into_inner().unwrap_or_default();
+    let path = std::path::absolute(dir.join(TABLE))
+        .map_err(|e| format!("cannot use {}: {e}; check the path", dir.display()))?;
+    let Some(name) = path.to_str() else {
+        return Err(DataError::new(format!("the name of {} is not UTF-8; rename it", path.display())).into());
+    };
+    options.insert("data".into(), name.into());
+    Ok(Placed { sha256: sha256(&bytes), files: vec![(TABLE, bytes)], options })
+}

@@ -1,0 +1,186 @@
+//! The toy model as one of those that are built in: generated observations, or a column of a file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use motes::memory::Shape;
+use motes::settings::{InitParticles, Preconditioner};
+use motes::{Model, Real};
+use serde_json::Value;
+
+use super::Hierarchical;
+use crate::data::{self, rows};
+use crate::options::{Flag, Table};
+use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Problem, read};
+
+/// The model's line in the table.
+pub struct Entry;
+
+const NAME: &str = "hierarchical";
+const DIM: usize = 100;
+
+crate::options! {
+    /// Which observations there are.
+    pub struct Options {
+        "Data" {
+            /// Read the observations from a CSV file with a header [default: generated data]
+            data: PathBuf => "FILE";
+            /// The column of the observations [default: the last]
+            target: String => "COL";
+            /// The number of generated observations D_x [default: 100]
+            dim: usize => "D";
+            /// The theta that data are generated with [default: 1]
+            true_theta: f64 => "T" signed;
+            /// The seed that data are generated with [default: 0]
+            data_seed: u64 => "S";
+        }
+    }
+}
+
+impl registry::Entry for Entry {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "The toy model of the paper: x_i ~ N(theta, 1), y_i ~ N(x_i, 1)"
+    }
+
+    fn flags(&self) -> &'static [Flag] {
+        Options::flags()
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults {
+            particles: 10,
+            steps: 5000,
+            step_size: 0.02,
+            precision: Precision::F64,
+            preconditioner: Preconditioner::None,
+            init_particles: InitParticles::Value(0.0),
+            variational_adam: false,
+        }
+    }
+
+    fn names_data(&self) -> &'static [&'static str] {
+        &["data", "dim", "true-theta", "data-seed"]
+    }
+
+    fn gives_way(&self) -> &'static [(&'static [&'static str], &'static [&'static str])] {
+        const GENERATED: &[&str] = &["dim", "true-theta", "data-seed"];
+        &[(&["data"], GENERATED), (GENERATED, &["data", "target"])]
+    }
+
+    fn shape_before_data(&self, options: &Table, real_bytes: usize) -> Shape {
+        let dim = options.get("dim").and_then(Value::as_u64).map_or(DIM, |d| d as usize);
+        let d = if options.contains_key("data") { 1 } else { dim };
+        Shape { d_theta: 1, d_x: d, data_bytes: (8 + 8 + real_bytes as u128) * d as u128, real_bytes }
+    }
+
+    fn load(&self, options: Table, given: Given) -> Result<Arc<dyn Problem>, Error> {
+        let options = Options::of(&options)?;
+        Ok(Arc::new(match given {
+            Given::Options => Observations::read(options)?,
+            Given::Observations(y) => Observations { y, options, sha256: None, notes: Vec::new() },
+            Given::Rows(_) => {
+                return Err("the hierarchical model takes observations, not rows; give y".into());
+            }
+        }))
+    }
+}
+
+/// The model with its observations.
+struct Observations {
+    y: Vec<f64>,
+    options: Options,
+    /// `None` if they were given in memory.
+    sha256: Option<String>,
+    notes: Vec<String>,
+}
+
+impl Observations {
+    fn read(options: Options) -> Result<Self, Error> {
+        let mut notes = Vec::new();
+        let (y, sha256, options) = match &options.data {
+            Some(path) => {
+                let Options { dim, true_theta, data_seed, .. } = options;
+                if dim.is_some() || true_theta.is_some() || data_seed.is_some() {
+                    return Err(
+                        "`dim`, `true-theta` and `data-seed` are for generated data; leave them or `data` out".into(),
+                    );
+                }
+                let bytes = read(path)?;
+                let table = data::read_table(&bytes, &path.display().to_string())?;
+                let (y, dropped) = data::column(&table, options.target.as_deref())?;
+                rows::note_dropped(&mut notes, path, dropped);
+                (y, data::sha256(&bytes), options)
+            }
+            None => {
+                if options.target.is_some() {
+                    return Err("`target` names a column of `data`; give a file or leave it out".into());
+                }
+                let (dim, theta) = (options.dim.unwrap_or(DIM), options.true_theta.unwrap_or(1.0));
+                let seed = options.data_seed.unwrap_or(0);
+                if dim == 0 {
+                    return Err("`dim=0` leaves no data; ask for at least 1".into());
+                }
+                if !theta.is_finite() {
+                    return Err(format!("`true-theta={theta}` is not finite; choose a number").into());
+                }
+                let y = Hierarchical::<f64>::generate(dim, theta, seed);
+                let bytes: Vec<u8> = y.iter().flat_map(|v| v.to_le_bytes()).collect();
+                let (dim, true_theta, data_seed) = (Some(dim), Some(theta), Some(seed));
+                (y, data::sha256(&bytes), Options { dim, true_theta, data_seed, ..options })
+            }
+        };
+        Ok(Observations { y, options, sha256: Some(sha256), notes })
+    }
+
+    fn build<F: Real>(&self) -> Result<Arc<dyn Model<F>>, Error> {
+        Ok(Arc::new(Hierarchical::new(&self.y)))
+    }
+}
+
+impl Problem for Observations {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn defaults(&self) -> Defaults {
+        registry::Entry::defaults(&Entry)
+    }
+
+    fn options(&self) -> Table {
+        self.options.table()
+    }
+
+    fn sha256(&self) -> Option<&str> {
+        self.sha256.as_deref()
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn remember(&self) -> Option<Value> {
+        None
+    }
+
+    fn single(&self) -> Result<Arc<dyn Model<f32>>, Error> {
+        self.build()
+    }
+
+    fn double(&self) -> Result<Arc<dyn Model<f64>>, Error> {
+        self.build()
+    }
+
+    fn place(&self, dir: &Path) -> Result<Option<Placed>, Error> {
+        if self.sha256.is_some() {
+            return Ok(None);
+        }
+        let lines: Vec<Vec<String>> = std::iter::once(vec!["y".to_string()])
+            .chain(self.y.iter().map(|v| vec![format!("{v:?}")]))
+            .collect();
+        rows::place(&lines, dir, Table::from_iter([("target".to_string(), "y".into())])).map(Some)
+    }
+}

@@ -1,0 +1,236 @@
+//! Logistic regression as one of the models that are built in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use motes::settings::{InitParticles, Preconditioner};
+use motes::{Model, Real};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Logistic, Options as Prior, Prediction, predict};
+use crate::data::rows::{self, Remember, RowOptions, prepare};
+use crate::data::{self, Classification, wisconsin};
+use crate::options::{Flag, Table};
+use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Predictor, Problem, read};
+
+/// The model's line in the table.
+pub struct Entry;
+
+const NAME: &str = "logistic";
+
+crate::options! {
+    /// The data and the prior.
+    pub struct Options {
+        + rows: RowOptions,
+        "Data" {
+            /// Read the data from a CSV file with a header [default: embedded data]
+            data: PathBuf => "FILE";
+        }
+        "Model" {
+            /// V of the prior N(theta 1, V I) of the weights [default: 5]
+            prior_variance: f64 => "V";
+            /// Add an intercept with its own prior N(0, V), not tied to theta
+            intercept: bool => "BOOL";
+        }
+    }
+}
+
+impl registry::Entry for Entry {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "Empirical-Bayes logistic regression: weights x ~ N(theta 1, V I)"
+    }
+
+    fn flags(&self) -> &'static [Flag] {
+        Options::flags()
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults {
+            particles: 100,
+            steps: 1000,
+            step_size: 0.01,
+            precision: Precision::F64,
+            preconditioner: Preconditioner::None,
+            init_particles: InitParticles::Value(0.0),
+            variational_adam: false,
+        }
+    }
+
+    fn names_data(&self) -> &'static [&'static str] {
+        &["data", "test", "test-fraction", "split-seed"]
+    }
+
+    fn gives_way(&self) -> &'static [(&'static [&'static str], &'static [&'static str])] {
+        rows::GIVES_WAY
+    }
+
+    fn load(&self, options: Table, given: Given) -> Result<Arc<dyn Problem>, Error> {
+        let options = Options::of(&options)?;
+        Ok(Arc::new(match given {
+            Given::Options => Regression::read(options)?,
+            Given::Rows(rows) => {
+                let given = Some(rows.clone());
+                Regression { given, ..Regression::of(rows, options, "the data", String::new())? }
+            }
+            Given::Observations(_) => {
+                return Err("logistic regression takes rows with labels; give X and y".into());
+            }
+        }))
+    }
+
+    fn predictor(&self, data: &Value) -> Option<Box<dyn Predictor>> {
+        Some(Box::new(Rows(Remember::deserialize(data).ok()?)))
+    }
+}
+
+/// The model with its rows.
+struct Regression {
+    train: Classification,
+    test: Option<Classification>,
+    prior: Prior,
+    options: Options,
+    sha256: String,
+    notes: Vec<String>,
+    remember: Remember,
+    /// Rows that were given in memory.
+    given: Option<Classification>,
+}
+
+impl Regression {
+    fn read(options: Options) -> Result<Self, Error> {
+        let mut options = options;
+        let (bytes, name) = match &options.data {
+            Some(path) => (read(path)?, path.display().to_string()),
+            None => {
+                let drop = || wisconsin::DROP.iter().map(|s| s.to_string()).collect();
+                options.rows.drop = Some(options.rows.drop.unwrap_or_else(drop));
+                (wisconsin::BYTES.to_vec(), wisconsin::NAME.to_string())
+            }
+        };
+        let table = data::read_table(&bytes, &name)?;
+        let drop = options.rows.drop.as_deref().unwrap_or_default();
+        let all = data::classification(&table, options.rows.target.as_deref(), drop)?;
+        Regression::of(all, options, &name, data::sha256(&bytes))
+    }
+
+    fn of(all: Classification, options: Options, name: &str, digest: String) -> Result<Self, Error> {
+        let standard = Prior::default();
+        let prior = Prior {
+            prior_variance: options.prior_variance.unwrap_or(standard.prior_variance),
+            intercept: options.intercept.unwrap_or(standard.intercept),
+        };
+        prior.check()?;
+        let mut notes = Vec::new();
+        let prepared = prepare(all, options.rows, name, digest, &mut notes)?;
+        let all = prepared.all;
+        let (train, test) = (all.select(&prepared.split.train), all.select(&prepared.split.test));
+        let test = (test.rows() > 0).then_some(test);
+        let (train_rows, test_rows) = (train.rows(), test.as_ref().map_or(0, |t| t.rows()));
+        let inputs = train.feature_names.len();
+        notes.push(format!("{train_rows} rows to train on, {test_rows} to test on, {inputs} features"));
+        let remember = Remember {
+            model: NAME.into(),
+            inputs,
+            hidden: 0,
+            target: train.target.clone(),
+            classes: train.classes.clone(),
+            features: train.feature_names.clone(),
+            moments: prepared.moments,
+            intercept: prior.intercept,
+            train_rows,
+            test_rows,
+            rows_dropped: all.rows_dropped,
+        };
+        let options = Options {
+            rows: prepared.options,
+            data: options.data,
+            prior_variance: Some(prior.prior_variance),
+            intercept: Some(prior.intercept),
+        };
+        let (sha256, given) = (prepared.sha256, None);
+        Ok(Regression { train, test, prior, options, sha256, notes, remember, given })
+    }
+
+    fn build<F: Real>(&self) -> Result<Arc<dyn Model<F>>, Error> {
+        Ok(Arc::new(Logistic::new(&self.train, self.test.as_ref(), self.prior)?))
+    }
+}
+
+impl Problem for Regression {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn defaults(&self) -> Defaults {
+        registry::Entry::defaults(&Entry)
+    }
+
+    fn options(&self) -> Table {
+        self.options.table()
+    }
+
+    fn sha256(&self) -> Option<&str> {
+        self.given.is_none().then_some(&*self.sha256)
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn remember(&self) -> Option<Value> {
+        Some(crate::options::write(&self.remember))
+    }
+
+    fn single(&self) -> Result<Arc<dyn Model<f32>>, Error> {
+        self.build()
+    }
+
+    fn double(&self) -> Result<Arc<dyn Model<f64>>, Error> {
+        self.build()
+    }
+
+    fn place(&self, dir: &Path) -> Result<Option<Placed>, Error> {
+        self.given.as_ref().map(|rows| rows::placed(rows, dir)).transpose()
+    }
+}
+
+/// Predictions from what a summary remembers.
+struct Rows(Remember);
+
+impl Predictor for Rows {
+    fn width(&self) -> usize {
+        self.0.inputs + usize::from(self.0.intercept)
+    }
+
+    fn inputs(&self) -> usize {
+        self.0.inputs
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.0.classes
+    }
+
+    fn columns(&self) -> &[String] {
+        &self.0.features
+    }
+
+    fn scale(&self, rows: &mut [f64]) {
+        if let Some(moments) = &self.0.moments {
+            moments.apply(rows);
+        }
+    }
+
+    fn probabilities(&self, particles: &[f64], rows: &[f64]) -> Result<Vec<f64>, Error> {
+        let p = predict(particles, rows, self.0.inputs, self.0.intercept);
+        Ok(p.iter().flat_map(|p| [1.0 - p.mean, p.mean]).collect())
+    }
+
+    fn spread(&self, particles: &[f64], rows: &[f64]) -> Option<Vec<Prediction>> {
+        Some(predict(particles, rows, self.0.inputs, self.0.intercept))
+    }
+}

@@ -1,0 +1,249 @@
+//! Options of models and runs: a struct, and a table of what the struct's fields are called and mean. Flags, config files
+//! and Python's keywords come from that table.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Mutex;
+
+use motes::settings::{Growth, InitParticles, JointUpdate, Preconditioner, StepDecay, WarmStart};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Choices by name, as a config file has them.
+pub type Table = serde_json::Map<String, Value>;
+
+/// An option: its name in config files, which is its flag too.
+#[derive(Clone, Copy, Debug)]
+pub struct Flag {
+    /// Words joined by hyphens.
+    pub name: &'static str,
+    /// What stands for its value in the help; empty for what only config files have.
+    pub value: &'static str,
+    /// What it means, and its default.
+    pub help: &'static str,
+    /// Under which heading it is listed.
+    pub heading: &'static str,
+    /// What values look like.
+    pub kind: Kind,
+    /// Whether values may begin with a hyphen.
+    pub signed: bool,
+    /// An option that says the same in other words.
+    pub instead_of: Option<&'static str>,
+    /// Makes a value of text, as it stands in config files; of one item for lists.
+    pub parse: fn(&str) -> Result<Value, String>,
+}
+
+/// What values look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number.
+    Whole,
+    /// Any number.
+    Number,
+    /// A word, or something in a notation of its own.
+    Text,
+    /// True or false; true if nothing else is said.
+    Switch,
+    /// Items with commas between them.
+    List,
+    /// The name of a file or folder.
+    File,
+}
+
+/// A type of values.
+pub trait Setting: Sized {
+    /// What they look like.
+    const KIND: Kind;
+
+    /// Makes a value of text, as it stands in config files; of one item for lists.
+    fn parse(text: &str) -> Result<Value, String>;
+
+    /// The value that stands in a config file.
+    fn read(value: &Value) -> Result<Self, String>;
+
+    /// The value as it stands in config files.
+    fn write(&self) -> Value;
+}
+
+/// Types that are made of text by `FromStr`, and known to serde.
+#[macro_export]
+macro_rules! settings {
+    ($($ty:ty: $kind:ident),+ $(,)?) => {$(
+        impl $crate::options::Setting for $ty {
+            const KIND: $crate::options::Kind = $crate::options::Kind::$kind;
+
+            fn parse(text: &str) -> Result<serde_json::Value, String> {
+                text.parse::<$ty>().map(|v| v.write()).map_err(|e| e.to_string())
+            }
+
+            fn read(value: &serde_json::Value) -> Result<Self, String> {
+                $crate::options::read(value)
+            }
+
+            fn write(&self) -> serde_json::Value {
+                $crate::options::write(self)
+            }
+        }
+    )+};
+}
+
+settings! {
+    u32: Whole, u64: Whole, usize: Whole, bool: Switch, String: Text, PathBuf: File,
+    Growth: Text, InitParticles: Text, JointUpdate: Text, Preconditioner: Text, StepDecay: Text, WarmStart: Text,
+    &'static motes::Algorithm: Text, crate::generator::Algorithm: Text, crate::generator::BatchNorm: Text,
+}
+
+impl Setting for f64 {
+    const KIND: Kind = Kind::Number;
+
+    fn parse(text: &str) -> Result<Value, String> {
+        text.parse::<f64>().map(|v| v.write()).map_err(|e| e.to_string())
+    }
+
+    fn read(value: &Value) -> Result<Self, String> {
+        match value.as_str().and_then(|text| text.parse().ok()).filter(|v: &f64| !v.is_finite()) {
+            Some(v) => Ok(v),
+            None => read(value),
+        }
+    }
+
+    /// Numbers that are not finite, which JSON does not know, are words: they are refused with their names later.
+    fn write(&self) -> Value {
+        if self.is_finite() { write(self) } else { Value::String(self.to_string()) }
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + FromStr<Err: Display>> Setting for Vec<T> {
+    const KIND: Kind = Kind::List;
+
+    fn parse(text: &str) -> Result<Value, String> {
+        text.parse::<T>().map(|v| write(&v)).map_err(|e| e.to_string())
+    }
+
+    fn read(value: &Value) -> Result<Self, String> {
+        read(value)
+    }
+
+    fn write(&self) -> Value {
+        write(self)
+    }
+}
+
+/// What serde makes of a value.
+pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    let one_line = |e: serde_json::Error| e.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    serde_json::from_value(value.clone()).map_err(one_line)
+}
+
+/// What serde makes of plain data.
+pub fn write(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).expect("plain data")
+}
+
+/// Declares options: a struct whose fields are `None` where nothing was chosen, and the table of its flags.
+///
+/// A field is written `name: type => "VALUE";` below its help, with `signed` where values may begin with a hyphen, and
+/// `instead_of "other"` where another option says the same. Options that models share come by `+ field: Type,`.
+#[macro_export]
+macro_rules! options {
+    (
+        $(#[$about:meta])*
+        $vis:vis struct $name:ident {
+            $(+ $shared:ident: $shared_ty:ty,)*
+            $($heading:literal {
+                $($(#[doc = $doc:literal])+ $field:ident: $ty:ty => $value:literal
+                    $($signed:ident)? $([instead of $other:literal])?;)+
+            })+
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        $vis struct $name {
+            $(
+                /// What other models have too.
+                pub $shared: $shared_ty,
+            )*
+            $($(
+                $(#[doc = $doc])+
+                pub $field: Option<$ty>,
+            )+)+
+        }
+
+        impl $name {
+            /// The choices in a table; other names there are none of its business.
+            pub fn of(table: &$crate::options::Table) -> Result<Self, $crate::registry::Error> {
+                Ok($name {
+                    $($shared: <$shared_ty>::of(table)?,)*
+                    $($($field: $crate::options::chosen(table, $crate::options::kebab(stringify!($field)))?,)+)+
+                })
+            }
+
+            /// The choices as a table.
+            pub fn table(&self) -> $crate::options::Table {
+                #[allow(unused_mut)]
+                let mut table = $crate::options::Table::new();
+                $(table.extend(self.$shared.table());)*
+                $($(if let Some(value) = &self.$field {
+                    let name = $crate::options::kebab(stringify!($field)).to_string();
+                    table.insert(name, $crate::options::Setting::write(value));
+                })+)+
+                table
+            }
+
+            /// What the options are called and mean.
+            pub fn flags() -> &'static [$crate::options::Flag] {
+                static FLAGS: std::sync::OnceLock<Vec<$crate::options::Flag>> = std::sync::OnceLock::new();
+                FLAGS.get_or_init(|| {
+                    #[allow(unused_mut)]
+                    let mut flags: Vec<$crate::options::Flag> = Vec::new();
+                    $(flags.extend(<$shared_ty>::flags());)*
+                    $($(flags.push($crate::options::Flag {
+                        name: $crate::options::kebab(stringify!($field)),
+                        value: $value,
+                        help: concat!($($doc),+).trim_ascii_start(),
+                        heading: $heading,
+                        kind: <$ty as $crate::options::Setting>::KIND,
+                        signed: [$(stringify!($signed))?].contains(&"signed"),
+                        instead_of: [$($other)?].first().copied(),
+                        parse: <$ty as $crate::options::Setting>::parse,
+                    });)+)+
+                    flags
+                })
+            }
+        }
+    };
+}
+
+/// A field's name as an option's.
+#[doc(hidden)]
+pub fn kebab(field: &'static str) -> &'static str {
+    static NAMES: Mutex<BTreeMap<&'static str, &'static str>> = Mutex::new(BTreeMap::new());
+    let mut names = NAMES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    // There are some dozens of them, each leaked once.
+    names.entry(field).or_insert_with(|| Box::leak(field.replace('_', "-").into_boxed_str()))
+}
+
+/// What a table says under a name.
+#[doc(hidden)]
+pub fn chosen<T: Setting>(table: &Table, name: &str) -> Result<Option<T>, crate::registry::Error> {
+    let wrong = |problem| crate::registry::Error::Setting { key: name.into(), problem };
+    table.get(name).map(|value| T::read(value).map_err(wrong)).transpose()
+}
+
+/// What is said of an option that there is not, with a guess at what was meant.
+pub fn refuse_unknown<'a>(
+    table: &Table,
+    known: impl IntoIterator<Item = &'a str> + Clone,
+) -> Result<(), String> {
+    let is_known = |key: &str| known.clone().into_iter().any(|k| k == key);
+    match table.keys().find(|key| !is_known(key)) {
+        None => Ok(()),
+        Some(key) => {
+            let guess = motes::did_you_mean(key, known).map(|k| format!("did you mean {k}?"));
+            Err(format!("there is no setting '{key}'; {}", guess.unwrap_or("remove it".into())))
+        }
+    }
+}

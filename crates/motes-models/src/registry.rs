@@ -1,0 +1,224 @@
+//! The models that are built in: each is a folder and a line of [`MODELS`].
+
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use motes::memory::Shape;
+use motes::settings::{InitParticles, Preconditioner, unknown};
+use motes::{Model, ModelError};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::data::{Classification, DataError};
+use crate::options::{Flag, Table};
+use crate::{bnn, hierarchical, logistic};
+
+/// All models, in the order in which people are told of them.
+pub static MODELS: &[&dyn Entry] = &[&hierarchical::Entry, &logistic::Entry, &bnn::Entry];
+
+/// The model that has a name.
+pub fn find(name: &str) -> Option<&'static dyn Entry> {
+    MODELS.iter().find(|entry| entry.name() == name).copied()
+}
+
+/// The names of all models.
+pub fn names() -> Vec<&'static str> {
+    MODELS.iter().map(|entry| entry.name()).collect()
+}
+
+/// A model that is built in.
+pub trait Entry: Sync {
+    /// The word that names it everywhere.
+    fn name(&self) -> &'static str;
+
+    /// What it is, in a few words.
+    fn about(&self) -> &'static str;
+
+    /// Its own options.
+    fn flags(&self) -> &'static [Flag];
+
+    /// What it suggests for a run where nothing was chosen.
+    fn defaults(&self) -> Defaults;
+
+    /// Which options choose the data: a config that others override is no longer bound to the data it was written for.
+    fn names_data(&self) -> &'static [&'static str];
+
+    /// Pairs of options: if some of the first are chosen anew, what was written down of the second gives way.
+    fn gives_way(&self) -> &'static [(&'static [&'static str], &'static [&'static str])] {
+        &[]
+    }
+
+    /// The sizes of a run, as far as they are known before any data are read or made.
+    fn shape_before_data(&self, _options: &Table, real_bytes: usize) -> Shape {
+        Shape { d_theta: 1, d_x: 1, data_bytes: 0, real_bytes }
+    }
+
+    /// Reads, generates or takes the data.
+    fn load(&self, options: Table, given: Given) -> Result<Arc<dyn Problem>, Error>;
+
+    /// How new rows are predicted, from what a summary remembers of the data.
+    fn predictor(&self, _data: &Value) -> Option<Box<dyn Predictor>> {
+        None
+    }
+}
+
+/// Where data come from.
+pub enum Given {
+    /// From where the options say.
+    Options,
+    /// A value for each latent variable.
+    Observations(Vec<f64>),
+    /// Rows with labels.
+    Rows(Classification),
+}
+
+/// A model with its data, in no precision yet.
+pub trait Problem: Send + Sync {
+    /// The name of the model.
+    fn name(&self) -> &str;
+
+    /// What the model suggests where nothing was chosen.
+    fn defaults(&self) -> Defaults;
+
+    /// The model's options with every default written out.
+    fn options(&self) -> Table;
+
+    /// The digest of data that were read or generated.
+    fn sha256(&self) -> Option<&str>;
+
+    /// What people should know about the data, in a line each.
+    fn notes(&self) -> &[String];
+
+    /// What predictions need later; part of summary.json.
+    fn remember(&self) -> Option<Value>;
+
+    /// The model with particles in single precision.
+    fn single(&self) -> Result<Arc<dyn Model<f32>>, Error>;
+
+    /// The model with particles in double precision.
+    fn double(&self) -> Result<Arc<dyn Model<f64>>, Error>;
+
+    /// The files that stand for data that were given in memory, if they were.
+    fn place(&self, _dir: &Path) -> Result<Option<Placed>, Error> {
+        Ok(None)
+    }
+}
+
+/// Data that were given in memory, as files of a run directory.
+pub struct Placed {
+    /// Names and contents.
+    pub files: Vec<(&'static str, Vec<u8>)>,
+    /// The options that name them.
+    pub options: Table,
+    /// Their digest.
+    pub sha256: String,
+}
+
+/// How new rows are predicted.
+pub trait Predictor: Send + Sync {
+    /// The coordinates of a particle.
+    fn width(&self) -> usize;
+
+    /// The numbers that describe a row.
+    fn inputs(&self) -> usize;
+
+    /// The classes, in the order of their probabilities.
+    fn classes(&self) -> &[String];
+
+    /// The names of the columns that rows are made of; none for images.
+    fn columns(&self) -> &[String];
+
+    /// Brings rows to the scale that the model was trained on.
+    fn scale(&self, rows: &mut [f64]);
+
+    /// The probability of each class for each row, classes varying fastest.
+    fn probabilities(&self, particles: &[f64], rows: &[f64]) -> Result<Vec<f64>, Error>;
+
+    /// The probability of the second of two classes with its 5 % and 95 % quantiles over the particles, where the model
+    /// gives that.
+    fn spread(&self, _particles: &[f64], _rows: &[f64]) -> Option<Vec<logistic::Prediction>> {
+        None
+    }
+}
+
+/// What a model suggests where nothing was chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct Defaults {
+    /// N.
+    pub particles: usize,
+    /// K.
+    pub steps: u64,
+    /// h, where auto finds no smaller one.
+    pub step_size: f64,
+    /// Of the particles.
+    pub precision: Precision,
+    /// For algorithms whose theta takes gradient steps.
+    pub preconditioner: Preconditioner,
+    /// Where particles begin, for algorithms that have any.
+    pub init_particles: InitParticles,
+    /// Whether mean-field moves its Gaussian by Adam.
+    pub variational_adam: bool,
+}
+
+/// The precision of particles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// Single.
+    F32,
+    /// Double.
+    F64,
+}
+
+impl FromStr for Precision {
+    type Err = String;
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "f32" => Ok(Precision::F32),
+            "f64" => Ok(Precision::F64),
+            _ => Err(unknown("precision", word, &["f32", "f64"])),
+        }
+    }
+}
+
+crate::settings!(Precision: Text);
+
+/// A problem that cannot be made of what was chosen.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Options that cannot be chosen so; the sentence ends with the remedy.
+    #[error("{0}")]
+    Refused(String),
+    /// An option whose value is not one.
+    #[error("{key}: {problem}; correct that setting")]
+    Setting {
+        /// Its name in a config file.
+        key: String,
+        /// What is wrong with the value.
+        problem: String,
+    },
+    /// Data that cannot be used.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A model that cannot be made of them.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
+
+impl From<String> for Error {
+    fn from(sentence: String) -> Self {
+        Error::Refused(sentence)
+    }
+}
+
+impl From<&str> for Error {
+    fn from(sentence: &str) -> Self {
+        Error::Refused(sentence.into())
+    }
+}
+
+/// Reads a data file whole.
+pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    Ok(crate::data::read_file(path, "the data")?)
+}

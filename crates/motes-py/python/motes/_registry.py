@@ -1,0 +1,77 @@
+"""The models that are built in and what can be chosen for them: the table that the command line's flags come from."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from . import _core
+
+
+class Option(NamedTuple):
+    """Something that can be chosen.
+
+    Attributes
+    ----------
+    help : str
+        What it means, and its default.
+    value : str
+        What stands for its value in the command line's help.
+    kind : str
+        What values look like: whole, number, text, switch, list or file.
+    """
+
+    help: str
+    value: str
+    kind: str
+
+
+class ModelInfo(NamedTuple):
+    """A model that is built in.
+
+    Attributes
+    ----------
+    about : str
+        What it is.
+    options : dict of str to Option
+        What can be chosen for it besides the settings of every fit.
+    """
+
+    about: str
+    options: dict[str, Option]
+
+
+def _options(table: list[dict[str, str]]) -> dict[str, Option]:
+    return {o["name"].replace("-", "_"): Option(o["help"], o["value"], o["kind"]) for o in table}
+
+
+@lru_cache(maxsize=None)
+def _table() -> Any:
+    return json.loads(_core.models())
+
+
+@lru_cache(maxsize=None)
+def run_options() -> dict[str, Option]:
+    """What can be chosen for a fit of any model but a generator."""
+    return _options(_table()["run"])
+
+
+@lru_cache(maxsize=None)
+def options_of(model: str) -> dict[str, Option]:
+    """A model's own options."""
+    return _options(_table()["models"][model]["options"])
+
+
+def models() -> dict[str, ModelInfo]:
+    """The models that are built in, by the names that the command line knows them by.
+
+    Examples
+    --------
+    >>> import motes
+    >>> sorted(motes.models())
+    ['bnn', 'generator', 'hierarchical', 'logistic']
+    >>> motes.models()["logistic"].options["prior_variance"].kind
+    'number'
+    """
+    return {name: ModelInfo(m["about"], options_of(name)) for name, m in _table()["models"].items()}
