@@ -240,7 +240,7 @@ fn metrics_of_any_name_are_shown() {
     place.motes("report a b").ok();
     let html = place.text("report.html");
     self_contained(&html);
-    assert!(html.contains("<th scope=\"col\">mean deviance</th><th scope=\"col\">&lt;rmse&gt;</th>"));
+    assert!(html.contains("<th scope=\"col\">&lt;rmse&gt;</th><th scope=\"col\">mean deviance</th>"));
     assert!(html.contains("data-chart=\"overlay\" data-name=\"mean_deviance\""));
 }
 
