@@ -72,7 +72,7 @@ fn damages() -> Vec<(&'static str, Damage)> {
         (
             "an immense header",
             Box::new(|mut b| {
-                b[8..16].fill(0xff);
+                b[..8].fill(0xff);
                 b
             }),
         ),
@@ -85,7 +85,7 @@ fn the_older_generation_helps_out() {
     let place = place();
     for (name, damage) in damages() {
         let warning = resume_damaged(&place, &[1], &damage);
-        assert!(warning.contains("90.motes") && warning.contains("the older generation is used"), "{name}");
+        assert!(warning.contains("90.safetensors") && warning.contains("the older generation is used"), "{name}");
     }
 }
 
@@ -145,7 +145,7 @@ fn a_trace_that_lost_rows_is_an_error() {
     let trace = place.text("good/trace.csv");
     let at = place.path("good/trace.csv");
     std::fs::write(&at, &trace[..trace.len() / 2]).unwrap();
-    place.refuses("resume good", &["good/trace.csv has lost rows", "start again with fit --config"]);
+    place.refuses("resume good", &["good/trace.csv has lost rows", "start a new run with fit --config"]);
     std::fs::remove_file(&at).unwrap();
     place.motes("resume good").refused(&["good/trace.csv has lost rows (0 of"]);
     // Rows after the checkpoint are cut away.
@@ -236,14 +236,13 @@ fn a_run_resumes_from_anywhere() {
 /// Rewrites a piece of the header and the checksum.
 fn forge(file: &PathBuf, from: &str, to: &str) {
     let bytes = std::fs::read(file).unwrap();
-    let length = u64::from_le_bytes(bytes[8..16].try_into().unwrap()) as usize;
-    let header = std::str::from_utf8(&bytes[16..16 + length]).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header = std::str::from_utf8(&bytes[8..8 + length]).unwrap();
     let forged = header.replacen(from, to, 1);
     assert_ne!(forged, header, "{from} in {header}");
-    let mut out = bytes[..8].to_vec();
-    out.extend((forged.len() as u64).to_le_bytes());
+    let mut out = (forged.len() as u64).to_le_bytes().to_vec();
     out.extend(forged.as_bytes());
-    out.extend(&bytes[16 + length..bytes.len() - 4]);
+    out.extend(&bytes[8 + length..bytes.len() - 4]);
     out.extend(crc32fast::hash(&out).to_le_bytes());
     std::fs::write(file, out).unwrap();
 }
@@ -257,10 +256,14 @@ fn another_instruction_set_is_a_warning_and_another_format_an_error() {
     let place = place();
     let header = common::checkpoint_state(&newest(&place.path("good"))).0;
     let here = header["instruction_set"].as_str().unwrap().to_string();
-    forge(&newest(&place.path("good")), &format!("\"{here}\""), "\"another\"");
+    forge(&newest(&place.path("good")), &here, "another");
     let done = place.motes("resume good --quiet");
     done.ok();
     assert!(done.err.starts_with("warning: the checkpoint was written on another"), "{}", done.err);
+
+    let now = format!("\\\"arithmetic\\\":{}", motes::checkpoint::ARITHMETIC);
+    forge(&newest(&place.path("good")), &now, "\\\"arithmetic\\\":9999");
+    place.refuses("resume good", &["with arithmetic number 9999", "put back", "fit --config"]);
 
     let file = newest(&place.path("good"));
     let mut bytes = std::fs::read(&file).unwrap();

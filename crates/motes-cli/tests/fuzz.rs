@@ -129,13 +129,12 @@ proptest! {
     fn forged_checkpoint_headers_are_refused_or_read(seed in any::<u64>()) {
         let mut dice = Dice(seed);
         let bytes = encoded();
-        let length = u64::from_le_bytes(bytes[8..16].try_into().unwrap()) as usize;
+        let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
         let numbers: [&[u8]; 6] = [b"0", b"9", b"18446744073709551615", b"-1", b"4294967296", b"[1,2]"];
-        let header = mutate(bytes[16..16 + length].to_vec(), &mut dice, &numbers);
-        let mut forged = bytes[..8].to_vec();
-        forged.extend((header.len() as u64).to_le_bytes());
+        let header = mutate(bytes[8..8 + length].to_vec(), &mut dice, &numbers);
+        let mut forged = (header.len() as u64).to_le_bytes().to_vec();
         forged.extend(&header);
-        forged.extend(&bytes[16 + length..bytes.len() - 4]);
+        forged.extend(&bytes[8 + length..bytes.len() - 4]);
         forged.extend(crc32fast::hash(&forged).to_le_bytes());
         decode(&forged);
     }

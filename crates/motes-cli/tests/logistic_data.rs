@@ -391,7 +391,9 @@ fn too_large(place: &Place, name: &str, flags: &str, factor: f64) -> Vec<String>
             }
             json["diagnostics"]["advice"].as_str().unwrap().to_string()
         };
-        let proposed = sentence.split("--step-size ").nth(1).unwrap().split(' ').next().unwrap();
+        // A flag in what was said, a setting in what is stored.
+        let proposed = sentence.split("step-size").nth(1).unwrap().trim_start_matches(['=', ' ']);
+        let proposed = proposed.split([' ', '`']).next().unwrap();
         place.quietly(&format!("{fit} --step-size {proposed} --out {out}-again"));
         let json = finite(&place.path(&format!("{out}-again")));
         println!("{out}: {proposed} is {}", verdict(&json));

@@ -104,7 +104,7 @@ fn combinations_that_do_not_go_together() {
         ("--grow 0:20", &["step 0", "--particles"]),
         ("--warm-start 2x5", &["'2x5'", "pmgd:1x400"]),
         ("--warm-start 1x0", &["'1x0'"]),
-        ("--warm-start em:1x5", &["a warm start cannot run em", "pgd, pqn, pmgd or soul"]),
+        ("--warm-start em:1x5", &["a warm start cannot run em", "pgd, ipla, pqn, pmgd or soul"]),
         ("--warm-start joint-mh:1x5", &["a warm start cannot run joint-mh"]),
         ("--warm-start pgdd:1x5", &["did you mean pgd?"]),
         ("--target y", &["--target", "--data"]),

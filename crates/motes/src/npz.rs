@@ -160,7 +160,7 @@ impl Header {
     /// Reads it; the values follow.
     pub fn read(reader: &mut impl Read) -> Result<Self, String> {
         let mut start = [0; 10];
-        reader.read_exact(&mut start).map_err(|_| "short header")?;
+        reader.read_exact(&mut start).map_err(|_| "no header")?;
         if &start[..8] != b"\x93NUMPY\x01\x00" {
             return Err("no header".into());
         }

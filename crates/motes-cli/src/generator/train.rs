@@ -37,12 +37,13 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
 
 fn start(config: GeneratorConfig, how: How, from: From) -> Result<Ended, String> {
     let pool = job::pool(how.threads)?;
-    let interrupt = Interrupt::listen();
     let mut plan = pool.install(|| Plan::new(config, None, &told(how.quiet)))?;
     plan.report = !how.no_report;
     if plan.config.labels.is_some() {
         open::labels(&plan.config, plan.images.count())?; // they are needed long after the training, but named now
     }
+    // Not before: until then nobody would look whether a signal has come.
+    let interrupt = Interrupt::listen();
     let progress = Progress::new(plan.steps, "steps", how.quiet);
     let batch = plan.settings.batch.min(plan.images.count());
     let mut terminal =

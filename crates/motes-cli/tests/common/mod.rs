@@ -208,13 +208,15 @@ pub fn checkpoints(run: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// A checkpoint's header without the time spent, and its arrays.
+/// What a checkpoint knows besides its arrays, without the time spent, and the arrays.
 pub fn checkpoint_state(file: &Path) -> (Value, Vec<u8>) {
     let bytes = fs::read(file).unwrap();
-    let length = u64::from_le_bytes(bytes[8..16].try_into().unwrap()) as usize;
-    let mut header: Value = serde_json::from_slice(&bytes[16..16 + length]).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let tensors: Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let own = tensors["__metadata__"]["motes"].as_str().expect("a checkpoint of Motes");
+    let mut header: Value = serde_json::from_str(own).unwrap();
     header.as_object_mut().unwrap().remove("seconds").expect("a checkpoint knows its time");
-    (header, bytes[16 + length..bytes.len() - 4].to_vec())
+    (header, bytes[8 + length..bytes.len() - 4].to_vec())
 }
 
 /// Expects that two finished runs agree in every bit but the time they took.
