@@ -43,8 +43,12 @@ motes_models::options! {
             warm_start: WarmStart => "[ALG:]1xK";
             /// Take gradients over mini-batches of B data terms, rescaled by M/B
             batch: usize => "B";
-            /// The initial value of theta [default: 0]
-            init_theta: f64 => "X" signed;
+            /// The step size of theta, where it follows its gradient [default: h]
+            theta_rate: f64 => "R" signed;
+            /// Move the Gaussian of mean-field by Adam [default: by model]
+            variational_adam: bool => "BOOL";
+            /// The initial value of all components of theta, or a file of one number a line [default: the model's own]
+            init_theta: StartTheta => "X|FILE" signed;
             /// The initial value of all particles, or prior [default: by model]
             init_particles: InitParticles => "X|prior" signed;
             /// The seed of all randomness [default: 0]
@@ -114,7 +118,86 @@ impl From<StepSize> for NumberOrWord {
     }
 }
 
-motes_models::settings!(StepSize: Text);
+motes_models::settings!(StepSize: Text, StartTheta: Text);
+
+/// Where theta starts, as it is written: a number for all components, or a list of one for each, which flags name by a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "NumberOrMany", into = "NumberOrMany")]
+pub struct StartTheta(pub InitTheta);
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum NumberOrMany {
+    Number(f64),
+    Many(Vec<f64>),
+    // JSON does not know numbers that are not finite: they are refused with their names later.
+    Word(NotFinite),
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+struct NotFinite(f64);
+
+impl TryFrom<String> for NotFinite {
+    type Error = String;
+    fn try_from(word: String) -> Result<Self, String> {
+        word.parse().map(NotFinite).map_err(|_| format!("'{word}' is neither a number nor a list of numbers"))
+    }
+}
+
+impl From<NotFinite> for String {
+    fn from(value: NotFinite) -> String {
+        value.0.to_string()
+    }
+}
+
+impl From<NumberOrMany> for StartTheta {
+    fn from(raw: NumberOrMany) -> Self {
+        StartTheta(match raw {
+            NumberOrMany::Number(value) | NumberOrMany::Word(NotFinite(value)) => InitTheta::Value(value),
+            NumberOrMany::Many(values) => InitTheta::Vector(values),
+        })
+    }
+}
+
+impl From<StartTheta> for NumberOrMany {
+    fn from(start: StartTheta) -> Self {
+        match start.0 {
+            InitTheta::Value(value) if !value.is_finite() => NumberOrMany::Word(NotFinite(value)),
+            InitTheta::Value(value) => NumberOrMany::Number(value),
+            InitTheta::Vector(values) => NumberOrMany::Many(values),
+            InitTheta::Model => NumberOrMany::Many(Vec::new()),
+        }
+    }
+}
+
+impl FromStr for StartTheta {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(value) = text.parse() {
+            return Ok(StartTheta(InitTheta::Value(value)));
+        }
+        let path = std::path::Path::new(text);
+        let bytes =
+            motes_models::data::read_file(path, "the numbers for theta").map_err(|e| e.to_string())?;
+        let content = String::from_utf8_lossy(&bytes);
+        let lines = content.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let number = |(i, line): (usize, &str)| {
+            line.trim().parse::<f64>().ok().filter(|v| v.is_finite()).ok_or_else(|| {
+                format!(
+                    "{text}, line {}: '{}' is not a finite number; write one number a line",
+                    i + 1,
+                    line.trim()
+                )
+            })
+        };
+        let values = lines.map(number).collect::<Result<Vec<f64>, String>>()?;
+        if values.is_empty() {
+            return Err(format!("{text} holds no numbers; write one number a line"));
+        }
+        Ok(StartTheta(InitTheta::Vector(values)))
+    }
+}
 
 impl Choices {
     /// These choices, and the other's where there are none.
@@ -126,56 +209,60 @@ impl Choices {
 
     /// Sets aside what was written out for another algorithm and need not suit the one that is chosen instead.
     pub fn make_way_for(&mut self, flags: &Choices) {
-        // What was written out for another algorithm need not suit this one.
-        if flags.algorithm.is_some() && flags.algorithm != self.algorithm {
+        if let Some(algorithm) = flags.algorithm.filter(|a| Some(*a) != self.algorithm) {
             (self.preconditioner, self.adjust, self.adjust_after) = (None, None, None);
             (self.joint_update, self.init_theta) = (None, None);
-            if flags.algorithm.is_some_and(|a| !a.takes("particles", &Settings::default())) {
-                (self.particles, self.step_size, self.step_decay) = (None, None, None);
-                (self.init_particles, self.grow, self.warm_start, self.batch) = (None, None, None, None);
-            }
+            self.leave_to(algorithm);
         }
     }
 
     /// Leaves out what an algorithm has no use for, so that one set of choices serves several.
     pub fn leave_to(&mut self, algorithm: &'static Algorithm) {
+        let named = self.named(algorithm);
+        let mut table = self.table();
+        table.retain(|key, _| named.takes(key));
+        *self = Choices::of(&table).expect("choices that were made before");
+    }
+
+    /// As much of the settings as says what else an algorithm takes.
+    fn named(&self, algorithm: &'static Algorithm) -> Settings {
         let joint_update = self.joint_update.unwrap_or(JointUpdate::Pgd);
-        let named = Settings { algorithm, joint_update, ..Settings::default() };
-        if !named.takes("preconditioner") {
-            self.preconditioner = None;
+        Settings { algorithm, joint_update, adjust: self.adjust.unwrap_or(false), ..Settings::default() }
+    }
+
+    /// Refuses choices that mean nothing to the algorithm.
+    fn refuse_idle(&self, named: &Settings) -> Result<(), Error> {
+        let algorithm = named.algorithm;
+        for (key, value) in self.table() {
+            // What is written out as not chosen.
+            let not_chosen = value == false || value == "none";
+            if named.takes(&key) || not_chosen {
+                continue;
+            }
+            return Err(match key.as_str() {
+                _ if !named.has_cloud() => {
+                    format!("{algorithm} is exact and has no particles, so `{key}` has no meaning; leave it out")
+                }
+                "init-theta" => format!(
+                    "{algorithm} computes theta from the particles; leave `init-theta` out and use `init-particles`"
+                ),
+                // Where there is more to say, the settings themselves say it.
+                "adjust" | "preconditioner" | "grow" | "warm-start" | "theta-rate" => continue,
+                _ => format!("`{key}` means nothing to {algorithm} here; leave it out"),
+            }
+            .into());
         }
-        if !named.takes("init-theta") {
-            self.init_theta = None;
-        }
-        if !named.takes("particles") {
-            (self.particles, self.step_size, self.step_decay) = (None, None, None);
-            (self.init_particles, self.grow, self.warm_start) = (None, None, None);
-        }
+        Ok(())
     }
 
     /// The settings that the choices amount to; `h` resolves auto once the model is known.
     pub fn settings(&self, defaults: &Defaults) -> Result<Settings, Error> {
         let algorithm = self.algorithm.unwrap_or(&PGD);
-        let joint_update = self.joint_update.unwrap_or(JointUpdate::Pgd);
-        let named = Settings { algorithm, joint_update, ..Settings::default() };
+        let named = self.named(algorithm);
         let takes = |setting: &str| named.takes(setting);
-        let accepts = named.accepts();
-        if !takes("particles") {
-            let refused = [
-                ("particles", self.particles.is_some()),
-                ("step-size", self.step_size.is_some()),
-                ("step-decay", self.step_decay.is_some()),
-                ("adjust", self.adjust == Some(true)),
-                ("preconditioner", self.preconditioner.is_some_and(|p| p != Preconditioner::None)),
-                ("init-particles", self.init_particles.is_some()),
-            ];
-            if let Some((flag, _)) = refused.iter().find(|(_, given)| *given) {
-                return Err(format!(
-                    "em is exact and has no particles, so `{flag}` has no meaning; leave it out"
-                )
-                .into());
-            }
-        }
+        self.refuse_idle(&named)?;
+        // A whole cloud is accepted or rejected with a theta that no preconditioner has changed, unless one is asked for.
+        let whole_cloud = Settings { adjust: false, ..named.clone() }.accepts();
         let steps = self.steps.unwrap_or(defaults.steps);
         let burn_in = self.burn_in.unwrap_or(steps / 2);
         let settings = Settings {
@@ -189,17 +276,18 @@ impl Choices {
             },
             step_decay: self.step_decay,
             grow: self.grow.clone().unwrap_or_default(),
-            preconditioner: self.preconditioner.unwrap_or(match takes("preconditioner") && !accepts {
+            preconditioner: self.preconditioner.unwrap_or(match takes("preconditioner") && !whole_cloud {
                 true => defaults.preconditioner,
                 false => Preconditioner::None,
             }),
             adjust: self.adjust.unwrap_or(false),
             adjust_after: self.adjust_after.unwrap_or(burn_in / 2),
-            joint_update,
-            variational_adam: defaults.variational_adam,
+            joint_update: named.joint_update,
+            variational_adam: takes("variational-adam")
+                && self.variational_adam.unwrap_or(defaults.variational_adam),
             warm_start: self.warm_start,
-            theta_rate: None,
-            init_theta: self.init_theta.map_or(InitTheta::Model, InitTheta::Value),
+            theta_rate: self.theta_rate,
+            init_theta: self.init_theta.clone().map_or(InitTheta::Model, |start| start.0),
             init_particles: self.init_particles.unwrap_or(match takes("grow") {
                 true => defaults.init_particles,
                 false => InitParticles::Value(0.0),
@@ -209,11 +297,6 @@ impl Choices {
             metrics_every: self.metrics_every.unwrap_or(0),
             keep_clouds: self.keep_clouds.unwrap_or(1),
         };
-        if settings.theta_is_computed() && self.init_theta.is_some() {
-            return Err(format!(
-                "{algorithm} computes theta from the particles; leave `init-theta` out and use `init-particles`"
-            ).into());
-        }
         for (flag, value) in [("trace-every", self.trace_every), ("checkpoint-every", self.checkpoint_every)]
         {
             if value == Some(0) {
@@ -233,8 +316,8 @@ impl Choices {
         full.seed = Some(settings.seed);
         full.precision = Some(precision);
         full.trace_every.get_or_insert(1);
-        if let (InitTheta::Value(value), false) = (&settings.init_theta, settings.theta_is_computed()) {
-            full.init_theta = Some(*value);
+        if settings.takes("variational-adam") {
+            full.variational_adam = Some(settings.variational_adam);
         }
         if cloud {
             full.particles = Some(settings.particles);

@@ -132,6 +132,9 @@ pub fn run<F: Real>(
             stop |= observer.observe(&info) == Flow::Stop;
         }
         let spent = || began.elapsed().saturating_sub(metrics.time);
+        if moves.finished {
+            break;
+        }
         if stop && state.k < settings.steps {
             if let Some(directory) = directory.as_deref_mut() {
                 directory.checkpoint(state, spent())?;

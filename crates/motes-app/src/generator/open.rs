@@ -114,7 +114,7 @@ impl Pictures<'_> {
         let rows = interleave(&[&y[..count * d_y], &decoded], d_y, COLUMNS);
         write_grid(&dir.join("reconstructions.png"), &rows, self.channels, COLUMNS)?;
         let mut latents = vec![0.0; SHOWN * d_x];
-        Noise::new(self.seed, Purpose::Synthesis).normals_f32(0, 0, &mut latents);
+        Noise::new(self.seed, Purpose::Pictures).normals_f32(0, 0, &mut latents);
         let samples = decode(decoder, &latents);
         Ok(write_grid(&dir.join("samples.png"), &samples, self.channels, COLUMNS)?)
     }

@@ -317,7 +317,7 @@ impl<'a> Trainer<'a> {
             Algorithm::ShortRun => 1,
             Algorithm::Vae => POSTERIOR_DRAWS,
         };
-        let noise = Noise::new(self.settings.seed, Purpose::Synthesis);
+        let noise = Noise::new(self.settings.seed, Purpose::Encoder);
         let mut particles = vec![0.0; draws * m * d_x];
         let all: Vec<u32> = (0..m as u32).collect();
         for chosen in all.chunks(self.settings.batch) {

@@ -85,6 +85,6 @@ impl<F: Real> Stepper<'_, F> {
             state.theta.copy_from_slice(psi);
             state.cloud.as_mut_slice().copy_from_slice(&self.proposal[..n * d]);
         }
-        Ok(Moves { proposed: 1, accepted: u64::from(accepted) })
+        Ok(Moves { proposed: 1, accepted: u64::from(accepted), finished: false })
     }
 }

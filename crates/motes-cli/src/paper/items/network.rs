@@ -12,8 +12,7 @@ use crate::paper::table::{Place, Table};
 use crate::paper::task::{Data, Keep, Outcome, Task};
 use crate::paper::verdict::{Printed, Stats};
 
-const ALGORITHMS: [(&Algorithm, &str); 4] =
-    [(&PGD, "PGD"), (&PQN, "PQN"), (&PMGD, "PMGD"), (&SOUL, "SOUL")];
+const ALGORITHMS: [(&Algorithm, &str); 4] = [(&PGD, "PGD"), (&PQN, "PQN"), (&PMGD, "PMGD"), (&SOUL, "SOUL")];
 const PARTICLES: [usize; 3] = [1, 10, 100];
 /// The weight of the middle pixel, row 14 and column 14 of 28, into the first hidden unit.
 const COORDINATE: usize = 14 * 28 + 14;
