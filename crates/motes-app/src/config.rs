@@ -95,10 +95,8 @@ impl Config {
         }
         if let Some(entry) = registry::find(&self.model) {
             let chosen = |names: &[&str]| names.iter().any(|name| self.options.contains_key(*name));
-            for (new, old) in entry.gives_way().iter().filter(|(new, old)| chosen(new) && !chosen(old)) {
-                let _ = new;
-                old.iter().for_each(|name| drop(file.options.remove(*name)));
-            }
+            let stale = entry.gives_way().iter().filter(|(new, old)| chosen(new) && !chosen(old));
+            stale.flat_map(|(_, old)| *old).for_each(|name| drop(file.options.remove(*name)));
             if chosen(entry.names_data()) {
                 file.data_sha256 = None;
             }

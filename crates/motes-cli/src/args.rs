@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand};
 use motes::Algorithm;
 use motes_app::choices::Choices;
+use motes_app::generator::MODEL;
 use motes_models::options::Flag;
 
 use crate::flags::{OfModel, Rest};
@@ -102,7 +103,7 @@ impl Args for FitArgs {
 
 impl FromArgMatches for FitArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        match matches.subcommand_matches("generator") {
+        match matches.subcommand_matches(MODEL) {
             Some(matches) => {
                 FitGeneratorArgs::from_arg_matches(matches).map(Box::new).map(FitArgs::Generator)
             }
@@ -220,6 +221,7 @@ pub struct CompareRest {
 
 impl Rest for CompareRest {
     const RUN: fn() -> Vec<Flag> = || Choices::flags().to_vec();
+    const HIDDEN: Option<&'static str> = Some("algorithm");
 }
 
 const PAPER_EXAMPLES: &str = "\

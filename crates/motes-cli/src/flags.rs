@@ -12,13 +12,11 @@ use motes::settings::unknown;
 use motes_app::Error;
 use motes_app::choices::Choices;
 use motes_app::config::{Config, belongs, owners};
-use motes_app::generator::{self, GeneratorConfig};
+use motes_app::generator::{self, GeneratorConfig, MODEL};
 use motes_models::options::{Flag, Kind, Table};
 use motes_models::registry::{self, Entry};
 use serde_json::Value;
 
-/// The model that is no entry of the table yet.
-const GENERATOR: &str = "generator";
 /// Commands whose flags depend on a model.
 const OF_MODELS: [&str; 3] = ["fit", "compare", "check-model"];
 
@@ -32,13 +30,20 @@ pub struct OfModel<R> {
 /// Which of a run's flags a command has.
 pub trait Rest: Args {
     const RUN: fn() -> Vec<Flag>;
+
+    /// One that is only there to be refused in words of its own.
+    const HIDDEN: Option<&'static str> = None;
 }
 
 impl<R: Rest> Args for OfModel<R> {
     fn augment_args(command: Command) -> Command {
         let of = |entry: &&dyn Entry| {
             let command = with(Command::new(entry.name()).about(entry.about()), entry.flags());
-            R::augment_args(with(command, &R::RUN()))
+            let command = R::augment_args(with(command, &R::RUN()));
+            match R::HIDDEN {
+                Some(flag) => command.mut_arg(flag, |arg| arg.hide(true)),
+                None => command,
+            }
         };
         let models = registry::MODELS.iter().map(of);
         command
@@ -148,14 +153,14 @@ pub fn with_model(mut args: Vec<OsString>) -> Result<Vec<OsString>, String> {
     }
     let model = args[2].to_string_lossy().into_owned();
     let Some(entry) = registry::find(&model) else {
-        let is_generator = model == GENERATOR;
+        let is_generator = model == MODEL;
         return match is_generator && is(&args[1], "fit") {
             true => Ok(args),
             false if is_generator => Err(
                 "the model generator has flags of its own and stands alone; see motes fit generator --help"
                     .into(),
             ),
-            false => Err(unknown("model", &model, &[registry::names(), vec![GENERATOR]].concat())),
+            false => Err(unknown("model", &model, &[registry::names(), vec![MODEL]].concat())),
         };
     };
     let known = |name: &str| entry.flags().iter().chain(Choices::flags()).any(|flag| flag.name == name);
@@ -196,7 +201,7 @@ fn config_file(args: &[OsString]) -> Option<OsString> {
 /// The model that a config is for.
 fn model_of(file: &Path) -> Result<String, String> {
     if generator::is_config(file) {
-        return Ok(GENERATOR.into());
+        return Ok(MODEL.into());
     }
     Ok(read_config(file)?.model)
 }

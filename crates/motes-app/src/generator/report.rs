@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::config::GeneratorConfig;
+use super::config::{GeneratorConfig, MODEL};
 use crate::Error;
 use crate::numbers::{grouped, thousands};
 use crate::report::page::{MARK, STYLE, base64, escape};
@@ -82,7 +82,7 @@ impl Summary {
         let last = trace.chunks(per_epoch).next_back().unwrap_or_default();
         let speed = steps as f64 / seconds.max(1e-9);
         Ok(Summary {
-            model: "generator".into(),
+            model: MODEL.into(),
             algorithm: settings.algorithm.to_string(),
             settings: serde_json::to_value(config).expect("a config is plain data"),
             seed: settings.seed,

@@ -6,7 +6,7 @@ mod train;
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use motes_app::generator::GeneratorConfig;
+use motes_app::generator::{GeneratorConfig, MODEL};
 
 use crate::args::FitRest;
 use crate::flags::{chosen, with};
@@ -32,7 +32,7 @@ pub struct FitGeneratorArgs {
 
 /// Its flags.
 pub fn command() -> Command {
-    let command = Command::new("generator")
+    let command = Command::new(MODEL)
         .about("The generator network of the paper, trained on images")
         .after_help(EXAMPLES);
     FitRest::augment_args(with(command, GeneratorConfig::flags()))
