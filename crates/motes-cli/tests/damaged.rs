@@ -85,7 +85,10 @@ fn the_older_generation_helps_out() {
     let place = place();
     for (name, damage) in damages() {
         let warning = resume_damaged(&place, &[1], &damage);
-        assert!(warning.contains("90.safetensors") && warning.contains("the older generation is used"), "{name}");
+        assert!(
+            warning.contains("90.safetensors") && warning.contains("the older generation is used"),
+            "{name}"
+        );
     }
 }
 

@@ -83,7 +83,7 @@ fn a_step_that_is_too_large_without_overflow_is_a_verdict() {
     let suggestion = number(&diagnostics["suggested_step_size"]);
     assert!(suggestion < 0.9);
     let advice = diagnostics["advice"].as_str().unwrap();
-    assert!(advice.contains(&format!("try --step-size {suggestion}")), "{advice}");
+    assert!(advice.contains(&format!("try `step-size={suggestion}`")), "{advice}");
     place.quietly(&format!("{fit} --step-size {suggestion} --out better"));
     let better = &summary(&place.path("better"))["diagnostics"];
     assert_eq!(better["verdict"], "ok");
@@ -111,8 +111,9 @@ fn low_acceptance_names_h() {
         let diagnostics = &summary(&place.path(name))["diagnostics"];
         assert_eq!(diagnostics["verdict"], "low-acceptance", "{name}: {diagnostics}");
         let advice = diagnostics["advice"].as_str().unwrap();
-        assert!(advice.contains(h) && advice.contains("try --step-size"), "{advice}");
-        assert!(done.out.contains(advice), "{}", done.out);
+        assert!(advice.contains(h) && advice.contains("try `step-size="), "{advice}");
+        let shown = motes::sentence::render(advice, motes::sentence::Face::Shell);
+        assert!(done.out.contains(&shown) && shown.contains("try --step-size"), "{}", done.out);
         assert!(number(&diagnostics["suggested_step_size"]) < after(h, "h = "));
     }
     // Where one particle has few coordinates, the step that is proposed mends it.

@@ -11,7 +11,7 @@ const D: usize = 100;
 const STEPS: u64 = 150;
 
 /// Colours that colour-blind people tell apart (Okabe and Ito), each with a width of its own for print in grey.
-const RUNS: [(&'static Algorithm, f64, RGBColor); 5] = [
+const RUNS: [(&Algorithm, f64, RGBColor); 5] = [
     (&PGD, 2.0 / (2.0 + D as f64), RGBColor(0, 114, 178)),
     (&PQN, 0.1, RGBColor(230, 159, 0)),
     (&PMGD, 0.1, RGBColor(0, 158, 115)),

@@ -6,7 +6,7 @@ mod common;
 use common::on;
 use common::z_scores::{average, rms, z_score};
 use motes::algorithms::{Algorithm, PGD, PMGD, PQN, SOUL};
-use motes::settings::{InitParticles, Preconditioner};
+use motes::settings::{InitParticles, InitTheta, Preconditioner};
 use motes::{Model, Real, Settings};
 use motes_models::{Bnn, Labelled, Products};
 
@@ -100,7 +100,7 @@ impl Row {
             },
             adjust: self.adjust,
             adjust_after: 0,
-            init_theta: self.theta.into(),
+            init_theta: if self.algorithm == &PMGD { InitTheta::Model } else { self.theta.into() },
             init_particles: self.from.map_or(InitParticles::Prior, InitParticles::Value),
             keep_clouds: 0,
             seed,

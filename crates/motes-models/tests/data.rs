@@ -65,11 +65,11 @@ fn split_is_that_of_scikit_learn() {
     assert_eq!(train_test_split(3, 0.0, 1).unwrap().train, [0, 1, 2]);
     refused(
         train_test_split(3, 1.0, 1),
-        "--test-fraction 1 is not a fraction; choose a number from 0 up to, but not including, 1",
+        "`test-fraction=1` is not a fraction; choose a number from 0 up to, but not including, 1",
     );
     refused(
         train_test_split(2, 0.9, 1),
-        "--test-fraction 0.9 leaves none of 2 rows to train on; choose a smaller fraction or give more rows",
+        "`test-fraction=0.9` leaves none of 2 rows to train on; choose a smaller fraction or give more rows",
     );
     assert!(train_test_split(3, f64::NAN, 1).is_err());
 }
@@ -90,11 +90,11 @@ fn missing_values_drop_rows_only_where_used() {
     assert_eq!((data.features, data.rows_dropped), (vec![1.0, 2.0, 5.0, 6.0], 4));
     refused(
         classify("a,b,y\n?,1,0\n?,2,1\n", None, &[]),
-        "every row of data.csv misses a value, most often in column 'a'; fill some in or leave the column out with --drop a",
+        "every row of data.csv misses a value, most often in column 'a'; fill some in or leave the column out with `drop=a`",
     );
     refused(
         classify("a,y\n1,?\n", None, &[]),
-        "every row of data.csv misses a value, most often in column 'y'; fill some in or choose another with --target",
+        "every row of data.csv misses a value, most often in column 'y'; fill some in or choose another with `target`",
     );
 }
 
@@ -109,11 +109,11 @@ fn classes_are_sorted_as_numbers_or_text() {
     assert_eq!(of(["10", "9x", "9x", "10"]).unwrap().0, ["10", "9x"]);
     refused(
         of(["a", "a", "a", "a"]),
-        "data.csv, column 'y': the only class is 'a'; choose a column of two classes with --target or add rows of another class",
+        "data.csv, column 'y': the only class is 'a'; choose a column of two classes with `target` or add rows of another class",
     );
     refused(
         of(["3", "a", "2", "10"]),
-        "data.csv, column 'y': there are 4 classes ('10', '2', '3', 'a'); choose a column of two classes with --target or keep the rows of two classes only",
+        "data.csv, column 'y': there are 4 classes ('10', '2', '3', 'a'); choose a column of two classes with `target` or keep the rows of two classes only",
     );
     refused(
         of(["1", "0", "NaN", "1"]),
@@ -153,28 +153,28 @@ fn refusals_name_the_place_and_the_remedy() {
     refused(read_table(b"\xff\xfea\0", "data.csv"), "data.csv is UTF-16 text; save it as UTF-8");
     refused(
         classify("age,y\r\n1,0\r\n\r\nabc,1\r\n", None, &[]),
-        "data.csv, line 4, column 'age': 'abc' is not a number; correct it or leave the column out with --drop age",
+        "data.csv, line 4, column 'age': 'abc' is not a number; correct it or leave the column out with `drop=age`",
     );
     for word in ["nan", "-NaN", "inf", "-Infinity", "1e999"] {
         refused(
             classify(&format!("age,y\n\"{word}\",1\n"), None, &[]),
             &format!(
-                "data.csv, line 2, column 'age': '{word}' is not a finite number; correct it, or write ? if it is missing, or leave the column out with --drop age"
+                "data.csv, line 2, column 'age': '{word}' is not a finite number; correct it, or write ? if it is missing, or leave the column out with `drop=age`"
             ),
         );
     }
     let text = "age,class\n1,0\n2,1\n";
     refused(
         classify(text, Some("clas"), &[]),
-        "data.csv has no column 'clas' as --target asks for; did you mean 'class'?",
+        "data.csv has no column 'clas' as `target` asks for; did you mean 'class'?",
     );
     refused(
         classify(text, None, &["weight"]),
-        "data.csv has no column 'weight' as --drop asks for; the columns are 'age', 'class'",
+        "data.csv has no column 'weight' as `drop` asks for; the columns are 'age', 'class'",
     );
     refused(
         classify(text, None, &["class"]),
-        "--drop class leaves out the target column; choose another target with --target or keep it",
+        "`drop=class` leaves out the target column; choose another target with `target` or keep it",
     );
     refused(
         classify(text, None, &["age"]),
@@ -182,7 +182,7 @@ fn refusals_name_the_place_and_the_remedy() {
     );
     refused(
         column(&read(text).unwrap(), Some("x")),
-        "data.csv has no column 'x' as --target asks for; the columns are 'age', 'class'",
+        "data.csv has no column 'x' as `target` asks for; the columns are 'age', 'class'",
     );
     assert_eq!(column(&read("y\n1\n?\n2\n").unwrap(), None), Ok((vec![1.0, 2.0], 1)));
 }
@@ -223,11 +223,11 @@ fn moments_survive_scales_and_offsets() {
     }
     refused(
         Moments::of(&[0.1; 3], &names),
-        "column 'v' is constant, so it cannot be standardised; leave it out with --drop v or take features as they are with --no-standardize",
+        "column 'v' is constant, so it cannot be standardised; leave it out with `drop=v` or take features as they are with `no-standardize`",
     );
     refused(
         Moments::of(&[f64::MAX, f64::MIN], &names),
-        "column 'v' spans more than numbers can hold; rescale it or leave it out with --drop v",
+        "column 'v' spans more than numbers can hold; rescale it or leave it out with `drop=v`",
     );
 }
 

@@ -85,9 +85,9 @@ fn a_step_that_is_too_large_is_a_divergence_with_a_remedy() {
     };
     let base = settings(Algorithm::Pgd, 0);
     let x = step_until_error(Settings { step_size: 50.0, ..base.clone() });
-    assert!(matches!(x, TrainingError::Diverged { .. }) && x.to_string().contains("--step-size 5e0"), "{x}");
+    assert!(matches!(x, TrainingError::Diverged { .. }) && x.to_string().contains("`step-size=5e0`"), "{x}");
     let theta = step_until_error(Settings { theta_rate: 1e9, step_size: 1e-9, ..base });
-    assert!(theta.to_string().contains("--theta-rate 1e8"), "{theta}");
+    assert!(theta.to_string().contains("`theta-rate=1e8`"), "{theta}");
 }
 
 #[test]
@@ -99,14 +99,14 @@ fn what_cannot_be_trained_is_refused() {
     };
     let base = settings(Algorithm::Pgd, 0);
     for (flag, settings) in [
-        ("--step-size -1", Settings { step_size: -1.0, ..base.clone() }),
-        ("--step-size NaN", Settings { step_size: f64::NAN, ..base.clone() }),
-        ("--theta-rate 0", Settings { theta_rate: 0.0, ..base.clone() }),
-        ("--sigma inf", Settings { sigma: f64::INFINITY, ..base.clone() }),
-        ("--particles 0", Settings { particles: 0, ..base.clone() }),
-        ("--batch 0", Settings { batch: 0, ..base.clone() }),
-        ("--chain 0", Settings { chain: 0, ..base.clone() }),
-        ("leave --particles out", Settings { algorithm: Algorithm::Abp, ..base.clone() }),
+        ("`step-size=-1`", Settings { step_size: -1.0, ..base.clone() }),
+        ("`step-size=NaN`", Settings { step_size: f64::NAN, ..base.clone() }),
+        ("`theta-rate=0`", Settings { theta_rate: 0.0, ..base.clone() }),
+        ("`sigma=inf`", Settings { sigma: f64::INFINITY, ..base.clone() }),
+        ("`particles=0`", Settings { particles: 0, ..base.clone() }),
+        ("`batch=0`", Settings { batch: 0, ..base.clone() }),
+        ("`chain=0`", Settings { chain: 0, ..base.clone() }),
+        ("leave `particles` out", Settings { algorithm: Algorithm::Abp, ..base.clone() }),
         ("inference network", settings(Algorithm::Vae, 0)),
     ] {
         let sentence = refusal(settings);
@@ -310,7 +310,7 @@ fn images_come_back_from_an_idx_file() {
     let values = ImageSet::from_idx(&idx, "a file", 3, None).unwrap().values(0..1);
     assert_eq!([values[0], values[1024], values[3071]], [-1.0, 1.0, -0.6]);
     let refusal = ImageSet::from_idx(&idx, "a file", 1, None).unwrap_err().to_string();
-    assert!(refusal.contains("3 channels") && refusal.contains("--channels 3"), "{refusal}");
+    assert!(refusal.contains("3 channels") && refusal.contains("`channels=3`"), "{refusal}");
     let grey = ImageSet::mnist(1, Some(2)).unwrap();
     assert_eq!(ImageSet::from_idx(&grey.to_idx(), "", 3, None), Ok(ImageSet::mnist(3, Some(2)).unwrap()));
 }

@@ -432,7 +432,7 @@ fn refusals_end_with_a_remedy() {
     let large = data(vec![1.0, 1e300], vec![0, 1]);
     assert_eq!(
         refused(Logistic::new(&large, None, Options::default())),
-        "column 'f0' holds numbers too large for f32; rescale it or use --precision f64"
+        "column 'f0' holds numbers too large for f32; rescale it or use `precision=f64`"
     );
     assert!(
         refused(Logistic::new(&small, Some(&generated(9, 3, 1)), Options::default()))

@@ -125,7 +125,9 @@ impl Row {
         let for_theta = 2.0 * expected.memory * (theta_variance / 0.0055f64.powi(2)).max(160.0);
         let r2 = (1.0 - 2.0 * self.h).powi(2);
         let for_variance = 2.0 * (1.0 + r2) / (1.0 - r2) / (nd * 0.01f64.powi(2));
-        let steps = (for_theta.max(for_variance) / REPLICATES as f64).max(50.0);
+        // Noise of theta's own hides what is wrong with the particles' unless there is more to see.
+        let more = if self.algorithm == &IPLA { 8.0 } else { 1.0 };
+        let steps = (more * for_theta.max(for_variance) / REPLICATES as f64).max(50.0);
         let burn_in = (12.0 * expected.memory) as u64 + 10;
         Settings {
             algorithm: self.algorithm,

@@ -147,9 +147,7 @@ impl Settings {
         let now = self.composition();
         let differ = |a: Settings, b: Settings| a.composition() != b.composition();
         match setting {
-            "particles" | "step-size" | "step-decay" | "init-particles" | "batch" => {
-                now.has_cloud()
-            }
+            "particles" | "step-size" | "step-decay" | "init-particles" | "batch" => now.has_cloud(),
             "grow" | "warm-start" => now.averages_clouds(),
             "adjust" => {
                 differ(Settings { adjust: true, ..self.clone() }, Settings { adjust: false, ..self.clone() })
