@@ -75,7 +75,7 @@ fn a_full_disk_ends_in_a_sentence_and_the_run_goes_on_when_there_is_space() {
             checkpoints(&place.path(&format!("full-{run}"))).len()
         );
     }
-    for part in ["trace.csv", ".motes", "posterior.npz", "summary.json"] {
+    for part in ["trace.csv", ".safetensors", "posterior.npz", "summary.json"] {
         assert!(places.iter().any(|p| p.ends_with(part)), "the space never ended in {part}: {places:?}");
     }
 }
