@@ -1,7 +1,7 @@
 //! Fixed blocks of work over a thread pool, so that results never depend on the number of threads.
 //!
 //! Work is cut into blocks whose size the thread count does not enter; each block is evaluated by one worker and
-//! writes into its own slot; sums over the slots are taken in the order of the blocks.
+//! writes into its own slot; the slots are added up by a fixed binary tree over their numbers.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -95,13 +95,51 @@ impl<W> PerWorker<W> {
     }
 }
 
-/// Adds the slots up into the first one, in order.
+/// Adds the slots up into the first one, by a binary tree over their numbers: slot 2i and its neighbour 2i + 1 first, then
+/// these pairs, and so on. A part of the slots that is a node of the tree can be added up by itself, wherever the others are,
+/// and the total has the same bits.
 pub fn sum_slots(slots: &mut [f64], width: usize) -> &mut [f64] {
-    let (total, rest) = slots.split_at_mut(width);
-    for slot in rest.chunks_exact(width) {
-        for (t, s) in total.iter_mut().zip(slot) {
-            *t += s;
+    let mut stride = width;
+    while stride < slots.len() {
+        for pair in slots.chunks_mut(2 * stride).filter(|pair| pair.len() > stride) {
+            let (left, right) = pair.split_at_mut(stride);
+            left[..width].iter_mut().zip(&right[..width]).for_each(|(l, r)| *l += r);
+        }
+        stride *= 2;
+    }
+    &mut slots[..width]
+}
+
+/// The sum of one number of each slot, by the same tree; the slots stay as they are.
+pub fn sum_of_column(slots: &[f64], width: usize, column: usize) -> f64 {
+    match slots.len() / width {
+        0 => 0.0,
+        1 => slots[column],
+        count => {
+            let (left, right) = slots.split_at(count.next_power_of_two() / 2 * width);
+            sum_of_column(left, width, column) + sum_of_column(right, width, column)
         }
     }
-    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_node_of_the_tree_can_be_summed_apart() {
+        let values: Vec<f64> = (0..37).map(|i| (f64::from(i) * 0.7).sin() * 10f64.powi(i % 9)).collect();
+        for count in 1..=values.len() {
+            let mut all = values[..count].to_vec();
+            let total = sum_slots(&mut all, 1)[0];
+            assert_eq!(sum_of_column(&values[..count], 1, 0).to_bits(), total.to_bits(), "{count}");
+            for node in [1, 2, 4, 8, 16] {
+                let mut sums: Vec<f64> =
+                    values[..count].chunks(node).map(|part| sum_slots(&mut part.to_vec(), 1)[0]).collect();
+                assert_eq!(sum_slots(&mut sums, 1)[0].to_bits(), total.to_bits(), "{count} {node}");
+            }
+        }
+        let mut pairs = [1.0, 10.0, 2.0, 20.0, 3.0, 30.0];
+        assert_eq!(sum_slots(&mut pairs, 2), [6.0, 60.0]);
+    }
 }

@@ -3,7 +3,7 @@
 use super::Moves;
 use super::langevin::{Trouble, known, log_kernel};
 use crate::algorithms::{Collect, PRECONDITIONER};
-use crate::blocks::{for_each, for_each2};
+use crate::blocks::{for_each, for_each2, sum_of_column};
 use crate::state::recall;
 use crate::step::{StepSizes, Stepper, Worker};
 use crate::{At, Error, ModelError, Real, State, Want};
@@ -50,7 +50,7 @@ impl<F: Real> Stepper<'_, F> {
         };
         for_each2(blocks.parallel, (&mut *z, blocks.rows * d), (&mut *slots, width), forward)
             .map_err(|trouble| trouble.at(k, h))?;
-        let forward: f64 = slots.chunks_exact(width).map(|slot| slot[width - 1]).sum();
+        let forward = sum_of_column(slots, width, width - 1);
 
         let psi = &mut self.psi[..];
         psi.copy_from_slice(theta);
@@ -78,7 +78,7 @@ impl<F: Real> Stepper<'_, F> {
             Ok(())
         };
         for_each(blocks.parallel, (&mut *slots, width), backward).map_err(|trouble| trouble.at(k, h))?;
-        let backward: f64 = slots.chunks_exact(width).map(|slot| slot[width - 2]).sum();
+        let backward = sum_of_column(slots, width, width - 2);
 
         let accepted = kit.accept.uniform(k, 0).ln() < backward - forward;
         if accepted {
