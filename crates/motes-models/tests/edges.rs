@@ -93,12 +93,12 @@ fn a_growing_chain_goes_on_from_its_last_state() {
     .expect("a run");
     let before = Settings { steps: 1, grow: Growth::default(), ..settings.clone() };
     let chain = common::on(1, || common::fit(&model, &before)).expect("a run").cloud;
-    let (theta, last) = (&seen[1].0, chain.row(49)); // the last of the 50 moves
+    let (theta, last) = (&seen[1].0, chain.row(0, 49)); // the last of the 50 moves
     let mut w = [0.0; 2];
     Noise::new(seed, Purpose::Particles).normals_f64(1, 0, &mut w);
     for i in 0..2 {
         let to = last[i] + h * (y[i] + theta - 2.0 * last[i]) + (2.0 * h).sqrt() * w[i];
-        assert!((seen[2].1.row(0)[i] - to).abs() < 1e-12, "{} {to}", seen[2].1.row(0)[i]);
+        assert!((seen[2].1.row(0, 0)[i] - to).abs() < 1e-12, "{} {to}", seen[2].1.row(0, 0)[i]);
     }
 }
 

@@ -1,35 +1,82 @@
 //! Streaming averages over the steps after burn-in: theta-bar and the first two moments of q-bar (eq. estimators).
 
-use crate::blocks::{INLINE_NANOSECONDS, for_each2};
+use crate::blocks::{INLINE_NANOSECONDS, for_each3};
 use crate::simd::{dispatch, sum_lanes};
-use crate::{Particles, Real};
+use crate::{Cloud, Real};
 
-/// Coordinates that one block of the moment sums covers.
+/// Columns of the sums that one block of work covers.
 const TILE: usize = 512;
 /// Clouds with fewer coordinates are summed several rows at a time, so that the vector units have something to do.
 const NARROW: usize = 16;
 /// Rows of wider clouds that are added up before the sums are touched.
 const ROWS: usize = 4;
+/// A leaf has at least so many bytes of each coordinate: with that, the sums take at most a fifth of the cloud's memory.
+const LEAF_BYTES: usize = 128;
 
-/// Sums over k > k_b; their size does not depend on the number of steps.
+/// How the particles of a group are cut into leaves, each with sums of its own: whoever has the particles of a leaf can add
+/// them up step by step without knowing the others, and the total has the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaves {
+    /// Particles of a leaf; the last may have fewer.
+    pub particles: usize,
+    /// Leaves of each group.
+    pub count: usize,
+}
+
+impl Leaves {
+    /// Runs of whole blocks of `rows` particles, for at most n of them. Where there are several groups, each is one leaf.
+    pub fn new<F: Real>(groups: usize, n: usize, rows: usize) -> Self {
+        let rows = rows.clamp(1, n.max(1));
+        let least = LEAF_BYTES / size_of::<F>();
+        let particles = if groups > 1 { n.max(1) } else { least.div_ceil(rows) * rows };
+        Leaves { particles, count: n.div_ceil(particles).max(1) }
+    }
+
+    /// At most so many there are, whatever the blocks.
+    pub(crate) fn most(groups: u128, n: u128, real_bytes: u128) -> u128 {
+        if groups > 1 { 1 } else { n.div_ceil(LEAF_BYTES as u128 / real_bytes).max(1) }
+    }
+}
+
+/// Sums over k > k_b; their size does not depend on the number of steps. A cell is a leaf of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Averages {
     /// Steps summed so far.
     pub steps: u64,
-    /// Particles summed so far, over all steps.
-    pub particles: u64,
     /// Sum of theta_k.
     pub theta: Vec<f64>,
-    /// Sum over steps and particles of each coordinate.
+    /// Particles summed in each cell, over all steps: whole numbers.
+    pub counts: Vec<f64>,
+    /// What is subtracted from each coordinate of each cell before it is summed, so that nothing cancels later.
+    pub shift: Vec<f64>,
+    /// Sum over steps and particles of each coordinate of each cell.
     pub x: Vec<f64>,
     /// Sum over steps and particles of each coordinate's square.
     pub x2: Vec<f64>,
+    d: usize,
+    leaves: Leaves,
 }
 
 impl Averages {
-    /// Empty sums.
-    pub fn new(d_theta: usize, d_x: usize) -> Self {
-        Averages { steps: 0, particles: 0, theta: vec![0.0; d_theta], x: vec![0.0; d_x], x2: vec![0.0; d_x] }
+    /// Empty sums, for `groups` of D_x coordinates.
+    pub fn new(d_theta: usize, groups: usize, d: usize, leaves: Leaves) -> Self {
+        let cells = if d > 0 { groups * leaves.count } else { 0 };
+        let zeros = || vec![0.0; cells * d];
+        Averages {
+            steps: 0,
+            theta: vec![0.0; d_theta],
+            counts: vec![0.0; cells],
+            shift: zeros(),
+            x: zeros(),
+            x2: zeros(),
+            d,
+            leaves,
+        }
+    }
+
+    /// How groups are cut.
+    pub fn leaves(&self) -> Leaves {
+        self.leaves
     }
 
     /// Adds theta_k.
@@ -38,21 +85,51 @@ impl Averages {
         self.theta.iter_mut().zip(theta).for_each(|(s, t)| *s += t);
     }
 
-    /// Adds a cloud q_k.
-    pub fn add_cloud<F: Real>(&mut self, cloud: &Particles<F>) {
-        let (n, d) = (cloud.n(), cloud.d());
-        self.particles += n as u64;
-        let x = cloud.as_slice();
-        let parallel = (n * d) as f64 * 0.5 > INLINE_NANOSECONDS && d > TILE;
-        let tiles = ((&mut self.x[..], TILE), (&mut self.x2[..], TILE));
-        let Ok(()) = for_each2(parallel, tiles.0, tiles.1, |tile, sums, squares| {
-            if d > NARROW {
-                add_columns(x, d, tile * TILE, sums, squares);
-            } else {
-                add_narrow(x, d, sums, squares);
+    /// Adds a cloud q_k: all of its groups, or those that have moved.
+    pub fn add_cloud<F: Real>(&mut self, cloud: &Cloud<F>, moved: Option<&[u32]>) {
+        if let Some(groups) = moved {
+            for g in groups {
+                self.add_group(cloud, *g as usize);
+            }
+            return;
+        }
+        let (n, d, Leaves { particles, count }) = (cloud.n(), self.d, self.leaves);
+        let tile = if d > NARROW { TILE } else { TILE / d * d };
+        let parallel = cloud.as_slice().len() as f64 * 0.5 > INLINE_NANOSECONDS && self.x.len() > tile;
+        let counts = &self.counts;
+        let arrays = ((&mut self.shift[..], tile), (&mut self.x[..], tile), (&mut self.x2[..], tile));
+        let Ok(()) = for_each3(parallel, arrays.0, arrays.1, arrays.2, |t, shift, sums, squares| {
+            // A tile may begin and end inside a cell, or hold many.
+            let (mut from, end) = (t * tile, t * tile + sums.len());
+            while from < end {
+                let (cell, first) = (from / d, from % d);
+                let width = (d - first).min(end - from);
+                let here = from - t * tile..from - t * tile + width;
+                let (group, leaf) = (cell / count, cell % count);
+                let rows = leaf * particles..((leaf + 1) * particles).min(n);
+                if rows.start < rows.end {
+                    let x = &cloud.group(group)[rows.start * d..rows.end * d];
+                    let (shift, sums, squares) =
+                        (&mut shift[here.clone()], &mut sums[here.clone()], &mut squares[here]);
+                    add_cell(x, d, first, counts[cell] == 0.0, shift, sums, squares);
+                }
+                from += width;
             }
             Ok::<_, std::convert::Infallible>(())
         });
+        for (cell, total) in self.counts.iter_mut().enumerate() {
+            let leaf = cell % count;
+            *total += (n.min((leaf + 1) * particles) - n.min(leaf * particles)) as f64;
+        }
+    }
+
+    /// Adds one group of a cloud in which each group is one leaf.
+    fn add_group<F: Real>(&mut self, cloud: &Cloud<F>, g: usize) {
+        let (d, cell) = (self.d, g * self.d..(g + 1) * self.d);
+        let [shift, sums, squares] =
+            [&mut self.shift, &mut self.x, &mut self.x2].map(|array| &mut array[cell.clone()]);
+        add_cell(cloud.group(g), d, 0, self.counts[g] == 0.0, shift, sums, squares);
+        self.counts[g] += cloud.n() as f64;
     }
 
     /// theta-bar, or `None` before the first averaged step.
@@ -60,21 +137,77 @@ impl Averages {
         (self.steps > 0).then(|| self.theta.iter().map(|s| s / self.steps as f64).collect())
     }
 
-    /// Mean and variance of each latent coordinate under q-bar, or `None` if there was no cloud.
+    /// Mean and variance of each latent coordinate under q-bar, group by group, or `None` if some group has no cloud yet.
     pub fn posterior(&self) -> Option<(Vec<f64>, Vec<f64>)> {
-        let count = self.particles as f64;
-        (self.particles > 0).then(|| {
-            let mean: Vec<f64> = self.x.iter().map(|s| s / count).collect();
-            let variance = |(m, s): (&f64, &f64)| (s / count - m * m).max(0.0);
-            let variances = mean.iter().zip(&self.x2).map(variance).collect();
-            (mean, variances)
-        })
+        let groups = self.counts.chunks_exact(self.leaves.count);
+        if self.counts.is_empty() || groups.clone().any(|counts| counts[0] == 0.0) {
+            return None;
+        }
+        let moments = groups.enumerate().flat_map(|(g, counts)| {
+            (0..self.d).map(move |j| {
+                let all = self.combined(g * counts.len(), counts, j);
+                (all.mean, (all.squares / all.count).max(0.0))
+            })
+        });
+        Some(moments.unzip())
+    }
+
+    /// The moments of coordinate j over some cells, from `first` on, by a binary tree over their numbers.
+    fn combined(&self, first: usize, counts: &[f64], j: usize) -> Moments {
+        if counts.len() > 1 {
+            let (left, right) = counts.split_at(counts.len().next_power_of_two() / 2);
+            return self.combined(first, left, j).and(self.combined(first + left.len(), right, j));
+        }
+        let (count, at) = (counts[0], first * self.d + j);
+        let mean = if count > 0.0 { self.x[at] / count } else { 0.0 };
+        Moments { count, mean: self.shift[at] + mean, squares: self.x2[at] - mean * self.x[at] }
+    }
+}
+
+/// The number, the mean and the sum of squared deviations of some values.
+struct Moments {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Moments {
+    /// Those of both sets of values together.
+    fn and(self, other: Self) -> Self {
+        if other.count == 0.0 {
+            return self;
+        }
+        let (count, apart) = (self.count + other.count, other.mean - self.mean);
+        Moments {
+            count,
+            mean: self.mean + apart * (other.count / count),
+            squares: self.squares + other.squares + apart * apart * (self.count * other.count / count),
+        }
+    }
+}
+
+/// Adds columns `first..first + sums.len()` of the rows of a cell.
+fn add_cell<F: Real>(
+    x: &[F],
+    d: usize,
+    first: usize,
+    is_new: bool,
+    shift: &mut [f64],
+    sums: &mut [f64],
+    squares: &mut [f64],
+) {
+    let _ = is_new; // the shift stays zero
+    if d > NARROW {
+        add_columns(x, d, first, shift, sums, squares);
+    } else {
+        add_narrow(x, d, shift, sums, squares);
     }
 }
 
 dispatch! {
     /// Adds columns `first..first + sums.len()` of a row-major cloud.
-    fn add_columns<F: Real>(x: &[F], d: usize, first: usize, sums: &mut [f64], squares: &mut [f64]) = columns_kernel
+    fn add_columns<F: Real>(x: &[F], d: usize, first: usize, shift: &[f64], sums: &mut [f64], squares: &mut [f64])
+        = columns_kernel
 }
 
 #[inline(always)]
@@ -82,18 +215,20 @@ fn columns_kernel<F: Real, const FMA: bool>(
     x: &[F],
     d: usize,
     first: usize,
+    shift: &[f64],
     sums: &mut [f64],
     squares: &mut [f64],
 ) {
     let width = sums.len();
-    let squares = &mut squares[..width];
+    let (shift, squares) = (&shift[..width], &mut squares[..width]);
     let mut groups = x.chunks_exact(ROWS * d);
     for rows in &mut groups {
         let (a, b) = (&rows[first..first + width], &rows[d + first..d + first + width]);
         let (c, e) =
             (&rows[2 * d + first..2 * d + first + width], &rows[3 * d + first..3 * d + first + width]);
         for j in 0..width {
-            let (a, b, c, e) = (a[j].f64(), b[j].f64(), c[j].f64(), e[j].f64());
+            let s = shift[j];
+            let (a, b, c, e) = (a[j].f64() - s, b[j].f64() - s, c[j].f64() - s, e[j].f64() - s);
             sums[j] += (a + b) + (c + e);
             squares[j] += (a * a + b * b) + (c * c + e * e);
         }
@@ -101,7 +236,7 @@ fn columns_kernel<F: Real, const FMA: bool>(
     for row in groups.remainder().chunks_exact(d) {
         let row = &row[first..first + width];
         for j in 0..width {
-            let v = row[j].f64();
+            let v = row[j].f64() - shift[j];
             sums[j] += v;
             squares[j] += v * v;
         }
@@ -110,22 +245,31 @@ fn columns_kernel<F: Real, const FMA: bool>(
 
 dispatch! {
     /// The same for all columns of a cloud with at most `NARROW` of them: lane j holds coordinate j mod d.
-    fn add_narrow<F: Real>(x: &[F], d: usize, sums: &mut [f64], squares: &mut [f64]) = narrow_kernel
+    fn add_narrow<F: Real>(x: &[F], d: usize, shift: &[f64], sums: &mut [f64], squares: &mut [f64]) = narrow_kernel
 }
 
 #[inline(always)]
-fn narrow_kernel<F: Real, const FMA: bool>(x: &[F], d: usize, sums: &mut [f64], squares: &mut [f64]) {
+fn narrow_kernel<F: Real, const FMA: bool>(
+    x: &[F],
+    d: usize,
+    shift: &[f64],
+    sums: &mut [f64],
+    squares: &mut [f64],
+) {
     // A power of two is a whole number of rows of 1, 2, 4, 8 or 16, in registers; other widths take what fits.
     let rest = if d.is_power_of_two() {
-        add_lanes::<F, NARROW>(x, d, NARROW, sums, squares)
+        add_lanes::<F, NARROW>(x, d, NARROW, shift, sums, squares)
     } else {
-        add_lanes::<F, NARROW>(x, d, NARROW / d * d, sums, squares)
+        add_lanes::<F, NARROW>(x, d, NARROW / d * d, shift, sums, squares)
     };
-    let rest =
-        if d.is_power_of_two() && d <= 4 { add_lanes::<F, 4>(rest, d, 4, sums, squares) } else { rest };
+    let rest = if d.is_power_of_two() && d <= 4 {
+        add_lanes::<F, 4>(rest, d, 4, shift, sums, squares)
+    } else {
+        rest
+    };
     for row in rest.chunks_exact(d) {
         for j in 0..d {
-            let v = row[j].f64();
+            let v = row[j].f64() - shift[j];
             sums[j] += v;
             squares[j] += v * v;
         }
@@ -138,14 +282,20 @@ fn add_lanes<'a, F: Real, const LANES: usize>(
     x: &'a [F],
     d: usize,
     lanes: usize,
+    shift: &[f64],
     sums: &mut [f64],
     squares: &mut [f64],
 ) -> &'a [F] {
+    if x.len() < lanes {
+        return x;
+    }
+    let mut shifts = [0.0f64; LANES];
+    shifts[..lanes].chunks_exact_mut(d).for_each(|row| row.copy_from_slice(&shift[..d]));
     let (mut s1, mut s2) = ([0.0f64; LANES], [0.0f64; LANES]);
     let mut rows = x.chunks_exact(lanes);
     for row in &mut rows {
         for j in 0..lanes {
-            let v = row[j].f64();
+            let v = row[j].f64() - shifts[j];
             s1[j] += v;
             s2[j] += v * v;
         }
@@ -182,23 +332,41 @@ mod tests {
 
     #[test]
     fn moments_equal_the_plain_sums() {
-        for (n, d) in
-            [(1, 1), (7, 1), (100, 1), (13, 3), (5, 16), (9, 17), (4, 64), (3, 700), (7, 1100), (40, 9)]
-        {
+        for (groups, n, d) in [
+            (1, 1, 1),
+            (1, 7, 1),
+            (1, 100, 1),
+            (1, 13, 3),
+            (1, 5, 16),
+            (1, 9, 17),
+            (1, 4, 64),
+            (1, 3, 700),
+            (1, 90, 1100),
+            (1, 40, 9),
+            (1, 50, 1),
+            (700, 3, 1),
+            (40, 20, 2),
+            (3, 5, 17),
+            (5, 4, 300),
+        ] {
             let value = |i: usize| (i as f64 * 0.37).sin() + 2.0;
-            let rows: Vec<f64> = (0..n * d).map(value).collect();
-            let mut averages = Averages::new(1, d);
+            let rows: Vec<f64> = (0..groups * n * d).map(value).collect();
+            let cloud = Cloud::from_rows(rows.clone(), groups, d);
+            let mut averages = Averages::new(1, groups, d, Leaves::new::<f64>(groups, n, 3));
             for theta in [2.0, 3.0] {
                 averages.add_theta(&[theta]);
-                averages.add_cloud(&Particles::from_rows(rows.clone(), d));
+                averages.add_cloud(&cloud, None);
+            }
+            if groups > 1 {
+                averages.add_cloud(&cloud, Some(&[1]));
             }
             assert_eq!(averages.theta_mean().unwrap(), [2.5]);
             let (mean, variance) = averages.posterior().unwrap();
-            for j in 0..d {
-                let column: Vec<f64> = (0..n).map(|i| rows[i * d + j]).collect();
-                let m = column.iter().sum::<f64>() / n as f64;
+            for j in 0..groups * d {
+                let column: Vec<f64> = (0..n).map(|i| rows[(j / d * n + i) * d + j % d]).collect();
+                let m = column.iter().map(|x| x - 2.0).sum::<f64>() / n as f64 + 2.0;
                 let v = column.iter().map(|x| (x - m) * (x - m)).sum::<f64>() / n as f64;
-                assert!((mean[j] - m).abs() < 1e-13 && (variance[j] - v).abs() < 1e-13, "{n} {d} {j}");
+                assert!((mean[j] - m).abs() < 1e-8 && (variance[j] - v).abs() < 1e-8, "{groups} {n} {d} {j}");
             }
         }
     }

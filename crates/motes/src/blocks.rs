@@ -57,6 +57,22 @@ pub fn for_each2<A: Send, B: Send, E: Send>(
     lowest_error(pairs.enumerate().map(|(i, (a, b))| (i, f(i, a, b))))
 }
 
+/// Calls `f(block, a, b, c)` for each three chunks, as [`for_each2`] does.
+pub fn for_each3<A: Send, B: Send, C: Send, E: Send>(
+    parallel: bool,
+    (a, a_chunk): (&mut [A], usize),
+    (b, b_chunk): (&mut [B], usize),
+    (c, c_chunk): (&mut [C], usize),
+    f: impl Fn(usize, &mut [A], &mut [B], &mut [C]) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    if !parallel {
+        let chunks = a.chunks_mut(a_chunk).zip(b.chunks_mut(b_chunk)).zip(c.chunks_mut(c_chunk));
+        return chunks.enumerate().try_for_each(|(i, ((a, b), c))| f(i, a, b, c));
+    }
+    let chunks = a.par_chunks_mut(a_chunk).zip(b.par_chunks_mut(b_chunk)).zip(c.par_chunks_mut(c_chunk));
+    lowest_error(chunks.enumerate().map(|(i, ((a, b), c))| (i, f(i, a, b, c))))
+}
+
 /// Calls `f(block, a)` for each chunk of `a_chunk` elements, as [`for_each2`] does.
 pub fn for_each<A: Send, E: Send>(
     parallel: bool,

@@ -18,7 +18,7 @@ use crate::state::{Array, Values, ValuesMut};
 use crate::{Acceptance, Error, Real, State, Ticker, instruction_set};
 
 /// The number of the arithmetic: runs of one number give the same bits, so that a checkpoint of another cannot go on here.
-pub const ARITHMETIC: u32 = 2;
+pub const ARITHMETIC: u32 = 3;
 /// The key of the metadata under which Motes keeps its own.
 const KEY: &str = "motes";
 /// The name of the array that holds the checksum.
@@ -44,7 +44,6 @@ pub struct Header {
     precision: String,
     k: u64,
     steps_averaged: u64,
-    particles_averaged: u64,
     batch_length: u64,
     batch_filled: u64,
     batch_count: u64,
@@ -65,7 +64,6 @@ impl Header {
             precision: F::NAME.into(),
             k: state.k,
             steps_averaged: state.averages.steps,
-            particles_averaged: state.averages.particles,
             batch_length: state.batches.length,
             batch_filled: state.batches.filled,
             batch_count: state.batches.count,
@@ -242,7 +240,6 @@ pub fn decode<F: Real>(input: impl Read, state: &mut State<F>) -> Result<Header,
     }
     state.k = header.k;
     state.averages.steps = header.steps_averaged;
-    state.averages.particles = header.particles_averaged;
     state.batches.length = header.batch_length;
     state.batches.filled = header.batch_filled;
     state.batches.count = header.batch_count;

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::settings::Settings;
-use crate::{Particles, Real};
+use crate::{Cloud, Real};
 
 /// At most this many particles are kept ...
 pub const MAX_PARTICLES: usize = 10_000;
@@ -59,7 +59,7 @@ impl<F: Real> KeptClouds<F> {
     }
 
     /// Offers the cloud of step k, which is kept if k is divisible by the current spacing.
-    pub fn offer(&mut self, k: u64, cloud: &Particles<F>) {
+    pub fn offer(&mut self, k: u64, cloud: &Cloud<F>) {
         if self.every == 0 {
             return;
         }

@@ -198,6 +198,8 @@ pub trait Predictive<F: Real>: Sync {
     fn state_len(&self) -> usize;
     /// Takes the particles x into account. Has the thread pool to itself; bits must not depend on its size.
     fn accumulate(&self, x: &[F], state: &mut [f64]);
+    /// Takes into account what another state, of other particles, has taken into account.
+    fn merge(&self, from: &[f64], into: &mut [f64]);
     /// Writes the metrics of all particles taken into account so far, one for each name.
     fn metrics(&self, state: &[f64], out: &mut [f64]);
 }

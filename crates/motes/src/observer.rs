@@ -1,7 +1,7 @@
 //! Who may watch a run, and stop it.
 
 use crate::moves::Moves;
-use crate::{Particles, Real, State};
+use crate::{Cloud, Real, State};
 
 /// What observers see after each step (and once before the first).
 pub struct StepInfo<'a, F> {
@@ -10,7 +10,7 @@ pub struct StepInfo<'a, F> {
     /// theta_k.
     pub theta: &'a [f64],
     /// X_k^{1:N}.
-    pub cloud: &'a Particles<F>,
+    pub cloud: &'a Cloud<F>,
     /// The step size that led here.
     pub h: f64,
     /// The fraction of moves accepted in this step, where there was an accept-reject step.

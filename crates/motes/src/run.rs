@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::model::Predictive;
+use crate::metrics::TestMetrics;
 use crate::moves::Move;
 use crate::moves::Moves;
 use crate::noise::{Noise, Purpose};
 use crate::record::RunDirectory;
 use crate::settings::Settings;
 use crate::step::{Plan, Stepper, Streams};
-use crate::{Error, Flow, Measured, Model, Observer, Particles, Real, State, StepInfo};
+use crate::{Error, Flow, Model, Observer, Real, State, StepInfo};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub fn run<F: Real>(
         sizes: &sizes(settings),
     };
     let mut stepper = Stepper::new(model, composition, plan)?;
-    let mut metrics = TestMetrics::new(model, settings);
+    let mut metrics = TestMetrics::new(model, settings, state.averages.leaves());
     let averages_clouds = composition.averages_clouds();
     let began = Instant::now();
     if state.k == 0 {
@@ -112,7 +112,7 @@ pub fn run<F: Real>(
             state.averages.add_theta(&state.theta);
             state.batches.add(&state.theta[..state.batches.width()]);
             if averages_clouds {
-                state.averages.add_cloud(&state.cloud);
+                state.averages.add_cloud(&state.cloud, None);
                 state.kept.offer(state.k, &state.cloud);
                 metrics.accumulate(&state.cloud, &mut state.predictive);
             }
@@ -148,65 +148,6 @@ pub fn run<F: Real>(
         }
     }
     Ok((Ended::Complete, began.elapsed().saturating_sub(metrics.time)))
-}
-
-/// Test metrics, and the time they take: it is not the algorithm's.
-struct TestMetrics<'m, F: Real> {
-    predictive: Option<&'m dyn Predictive<F>>,
-    /// Whether all clouds after burn-in count.
-    all_clouds: bool,
-    every: u64,
-    /// For the metrics of one cloud alone.
-    alone: Vec<f64>,
-    names: Vec<String>,
-    values: Vec<f64>,
-    time: Duration,
-}
-
-impl<'m, F: Real> TestMetrics<'m, F> {
-    fn new(model: &'m dyn Model<F>, settings: &Settings) -> Self {
-        let (predictive, every) = (model.predictive(), settings.metrics_every);
-        let of_steps = predictive.filter(|_| every > 0);
-        let names = of_steps.map_or(Vec::new(), |p| p.names());
-        TestMetrics {
-            predictive,
-            all_clouds: !model.predicts_from_final_cloud(),
-            every,
-            alone: vec![0.0; of_steps.map_or(0, |p| p.state_len())],
-            values: vec![0.0; names.len()],
-            names,
-            time: Duration::ZERO,
-        }
-    }
-
-    fn accumulate(&mut self, cloud: &Particles<F>, memory: &mut [f64]) {
-        if let Some(predictive) = self.predictive.filter(|_| self.all_clouds) {
-            let began = Instant::now();
-            predictive.accumulate(cloud.as_slice(), memory);
-            self.time += began.elapsed();
-        }
-    }
-
-    /// Takes the metrics of the cloud at step k, if they are due.
-    fn measure(&mut self, k: u64, cloud: &Particles<F>) {
-        if let Some(predictive) = self.predictive.filter(|_| self.is_due(k)) {
-            let began = Instant::now();
-            self.alone.fill(0.0);
-            predictive.accumulate(cloud.as_slice(), &mut self.alone);
-            predictive.metrics(&self.alone, &mut self.values);
-            self.time += began.elapsed();
-        }
-    }
-
-    /// What was measured at step k.
-    fn measured(&self, k: u64) -> Option<Measured<'_>> {
-        let measured = Measured { names: &self.names, values: &self.values };
-        self.predictive.filter(|_| self.is_due(k)).map(|_| measured)
-    }
-
-    fn is_due(&self, k: u64) -> bool {
-        self.every > 0 && k.is_multiple_of(self.every)
-    }
 }
 
 /// All the numbers of particles that the run will have.

@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use crate::algorithms::VARIATIONAL;
+use crate::averages::Leaves;
 use crate::diagnostics::MAX_BATCHES;
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::memory::Shape;
 use crate::noise::{Noise, Purpose};
 use crate::settings::{InitParticles, Settings};
-use crate::{Averages, BatchMeans, KeptClouds, Model, Particles, Real};
+use crate::{Averages, BatchMeans, Cloud, KeptClouds, Model, Real};
 
 /// More components of theta, or coordinates of x, than this are not traced, judged or listed one by one.
 pub const LISTED: usize = 1000;
@@ -21,7 +22,7 @@ pub struct State<F> {
     /// theta_k.
     pub theta: Vec<f64>,
     /// X_k^{1:N}; empty for EM.
-    pub cloud: Particles<F>,
+    pub cloud: Cloud<F>,
     /// What rule and move remember, by name.
     pub memory: Vec<Remembered>,
     /// What the model's test metrics remember of the clouds after burn-in.
@@ -45,6 +46,8 @@ pub enum Per {
     Row,
     /// A latent coordinate.
     Coordinate,
+    /// A leaf of a group, or a coordinate of one: sums that know nothing of other leaves.
+    Cell,
     /// Whatever the array's owner says.
     Other,
 }
@@ -88,19 +91,21 @@ macro_rules! arrays {
     ($state:expr, $values:ident) => {{
         let (kept_room, means_room) = ($state.kept.room(), $state.batches.room());
         let State { theta, cloud, memory, predictive, averages, batches, kept, .. } = $state;
-        let Particles { data: cloud, d, room } = cloud;
+        let Cloud { data: cloud, d, room, .. } = cloud;
         let (d, room) = (*d, *room);
         let fixed = |name, per, values| Array { name, per, values, grows: None };
         let grows = |name, per, values, room, row| Array { name, per, values, grows: Some((room, row)) };
-        let Averages { theta: mean_theta, x, x2, .. } = averages;
+        let Averages { theta: mean_theta, counts, shift, x, x2, .. } = averages;
         let BatchMeans { current, means, spread, .. } = batches;
         let width = current.len();
         let KeptClouds { sizes, data, .. } = kept;
         let mut list = vec![
             fixed("theta", Per::Theta, $values::Double(theta)),
             fixed("averages.theta", Per::Theta, $values::Double(mean_theta)),
-            fixed("averages.x", Per::Coordinate, $values::Double(x)),
-            fixed("averages.x2", Per::Coordinate, $values::Double(x2)),
+            fixed("averages.counts", Per::Cell, $values::Double(counts)),
+            fixed("averages.shift", Per::Cell, $values::Double(shift)),
+            fixed("averages.x", Per::Cell, $values::Double(x)),
+            fixed("averages.x2", Per::Cell, $values::Double(x2)),
             fixed("batches.current", Per::Other, $values::Double(current)),
             grows("batches.means", Per::Other, $values::Double(means), means_room, width),
             fixed("batches.spread", Per::Other, $values::Double(spread)),
@@ -143,6 +148,8 @@ pub(crate) fn planned(shape: Shape, settings: &Settings) -> Vec<(&'static str, P
     let n = if composition.has_cloud() { settings.max_particles() as u128 } else { 0 };
     let row = d_x.saturating_mul(real);
     let (cloud, averaged) = (n.saturating_mul(row), if composition.averages_clouds() { d_x } else { 0 });
+    let leaves = Leaves::most(1, n, real);
+    let moments = averaged.saturating_mul(leaves).saturating_mul(8);
     let listed = d_theta.min(LISTED as u128);
     let keeps = averaged > 0 && settings.keep_clouds > 0;
     let kept = (MAX_PARTICLES as u128).min(MAX_BYTES as u128 / row.max(1));
@@ -150,8 +157,10 @@ pub(crate) fn planned(shape: Shape, settings: &Settings) -> Vec<(&'static str, P
     let mut list = vec![
         ("theta", Per::Theta, 8 * d_theta),
         ("averages.theta", Per::Theta, 8 * d_theta),
-        ("averages.x", Per::Coordinate, averaged.saturating_mul(8)),
-        ("averages.x2", Per::Coordinate, averaged.saturating_mul(8)),
+        ("averages.counts", Per::Cell, if averaged > 0 { leaves.saturating_mul(8) } else { 0 }),
+        ("averages.shift", Per::Cell, moments),
+        ("averages.x", Per::Cell, moments),
+        ("averages.x2", Per::Cell, moments),
         ("batches.current", Per::Other, 8 * listed),
         ("batches.means", Per::Other, 8 * listed * MAX_BATCHES as u128),
         ("batches.spread", Per::Other, 16 * listed),
@@ -164,7 +173,7 @@ pub(crate) fn planned(shape: Shape, settings: &Settings) -> Vec<(&'static str, P
             Per::Theta => d_theta,
             Per::Coordinate => d_x,
             Per::Row => n.saturating_mul(d_x),
-            Per::Other => 1,
+            Per::Cell | Per::Other => 1,
         };
         list.push((name, per, count.saturating_mul(8 * width as u128)));
     }
@@ -289,11 +298,13 @@ impl<F: Real> State<F> {
         let (d_theta, d_x) = (model.d_theta(), model.d_x());
         let n = if settings.has_cloud() { settings.particles } else { 0 };
         let theta = settings.init_theta.of_model(model, settings.seed);
+        let most = if n > 0 { settings.max_particles() } else { 0 };
+        let leaves = Leaves::new::<F>(1, most, model.particles_per_block(most));
         let start = match settings.init_particles {
             InitParticles::Value(v) => v,
             InitParticles::Prior => 0.0,
         };
-        let mut cloud = Particles::filled(n, d_x, start, if n > 0 { settings.max_particles() } else { 0 });
+        let mut cloud = Cloud::filled(1, n, d_x, start, most);
         if let (InitParticles::Prior, Some(prior)) = (settings.init_particles, model.prior()) {
             let noise = Noise::new(settings.seed, Purpose::Prior);
             F::normals(&noise, 0, 0, cloud.as_mut_slice());
@@ -304,7 +315,7 @@ impl<F: Real> State<F> {
                 Per::Theta => d_theta,
                 Per::Coordinate => d_x,
                 Per::Row => n * d_x,
-                Per::Other => 1,
+                Per::Cell | Per::Other => 1,
             };
             Remembered { name, per, values: vec![0.0; width * count] }
         };
@@ -316,9 +327,9 @@ impl<F: Real> State<F> {
         s.fill(1.0);
         State {
             k: 0,
-            predictive: vec![0.0; model.predictive().map_or(0, |p| p.state_len())],
+            predictive: vec![0.0; leaves.count * model.predictive().map_or(0, |p| p.state_len())],
             memory,
-            averages: Averages::new(d_theta, if settings.averages_clouds() { d_x } else { 0 }),
+            averages: Averages::new(d_theta, 1, if settings.averages_clouds() { d_x } else { 0 }, leaves),
             batches: BatchMeans::new(d_theta.min(LISTED)),
             kept: KeptClouds::new(settings, d_x),
             acceptance: Acceptance::new(),
@@ -377,6 +388,8 @@ mod tests {
                     let there = bytes * array.grows.map_or(len, |(room, _)| room) as u128;
                     let found = planned.iter().find(|(name, ..)| *name == array.name);
                     let (_, per, bytes) = found.unwrap_or(&("predictive", Per::Other, 0));
+                    // How many leaves there are depends on the model's blocks: it is told at the most.
+                    let there = if *per == Per::Cell && there < *bytes { *bytes } else { there };
                     assert_eq!((*per, *bytes), (array.per, there), "{algorithm}: {}", array.name);
                 }
             }

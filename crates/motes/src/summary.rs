@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::algorithms::VARIATIONAL;
 use crate::files::{Durable, write_atomically};
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
+use crate::metrics::{accumulate, merged};
 use crate::model::Predictive;
 use crate::moves::{draw, softplus};
 use crate::noise::{Noise, Purpose};
@@ -335,18 +336,20 @@ pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Opt
 /// Predictive metrics on the test set: of all averaged clouds, of the final one, or of draws from the variational Gaussian.
 fn metrics<F: Real>(model: &dyn Model<F>, settings: &Settings, state: &State<F>) -> Option<Metrics> {
     let predictive = model.predictive()?;
-    let mut memory = vec![0.0; predictive.state_len()];
     if !state.remembered(VARIATIONAL).is_empty() {
+        let mut memory = vec![0.0; predictive.state_len()];
         // Where one cloud is enough to predict with, so are the draws that are kept.
         let draws = if model.predicts_from_final_cloud() { kept_draws(state) } else { VARIATIONAL_DRAWS };
         variational_draws(settings, state, draws, |x| predictive.accumulate(x, &mut memory));
         return Some(Metrics::of(predictive, &memory));
     }
     if model.predicts_from_final_cloud() {
-        predictive.accumulate(state.cloud.as_slice(), &mut memory);
-        return Some(Metrics::of(predictive, &memory));
+        let mut memory = vec![0.0; state.predictive.len()];
+        accumulate(predictive, state.averages.leaves(), &state.cloud, &mut memory);
+        return Some(Metrics::of(predictive, merged(predictive, &mut memory)));
     }
-    (state.averages.particles > 0).then(|| Metrics::of(predictive, &state.predictive))
+    let any = state.averages.counts.iter().any(|count| *count > 0.0);
+    any.then(|| Metrics::of(predictive, merged(predictive, &mut state.predictive.clone())))
 }
 
 /// The paper draws this many times from the variational Gaussian to predict.

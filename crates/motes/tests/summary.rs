@@ -80,6 +80,10 @@ impl Predictive<f64> for Gaussian {
         }
     }
 
+    fn merge(&self, from: &[f64], into: &mut [f64]) {
+        into.iter_mut().zip(from).for_each(|(into, from)| *into += from);
+    }
+
     fn metrics(&self, state: &[f64], out: &mut [f64]) {
         let off = state[1] / state[0] - self.y[0];
         out.copy_from_slice(&[(1.0 + off * off).sqrt(), off.abs(), off]);

@@ -203,7 +203,7 @@ impl Task {
                 None if state.kept.rows() > 0 => {
                     state.kept.data.chunks_exact(model.d_x()).map(|x| x[i].f64()).collect()
                 }
-                None => (0..state.cloud.n()).map(|n| state.cloud.row(n)[i].f64()).collect(),
+                None => (0..state.cloud.n()).map(|n| state.cloud.row(0, n)[i].f64()).collect(),
             };
         }
         outcome.authors_error = authors.map(|mut authors| {

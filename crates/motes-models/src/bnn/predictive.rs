@@ -54,6 +54,18 @@ fn log_sum_exp(logs: &[f64]) -> f64 {
     most + logs.iter().map(|l| (l - most).exp()).sum::<f64>().ln()
 }
 
+/// Adds e^log s to a sum that is kept as its largest logarithm and what remains.
+#[inline]
+fn add([log, s]: [f64; 2], [most, sum]: &mut [f64; 2]) {
+    if *sum == 0.0 {
+        (*most, *sum) = (log, s);
+    } else if log > *most {
+        (*most, *sum) = (log, *sum * (*most - log).exp() + s);
+    } else {
+        *sum += s * (log - *most).exp();
+    }
+}
+
 impl<F: Real> Predictive<F> for TestSet<F> {
     fn names(&self) -> Vec<String> {
         METRICS.map(String::from).to_vec()
@@ -80,16 +92,16 @@ impl<F: Real> Predictive<F> for TestSet<F> {
             };
             let Ok(()) = for_each(true, (&mut *logs, width), of_particle);
             for logs in logs.chunks_exact(width) {
-                for ([most, sum], log) in state.as_chunks_mut::<2>().0.iter_mut().zip(logs) {
-                    if *sum == 0.0 {
-                        (*most, *sum) = (*log, 1.0);
-                    } else if *log > *most {
-                        (*most, *sum) = (*log, *sum * (*most - *log).exp() + 1.0);
-                    } else {
-                        *sum += (*log - *most).exp();
-                    }
+                for (sum, log) in state.as_chunks_mut::<2>().0.iter_mut().zip(logs) {
+                    add([*log, 1.0], sum);
                 }
             }
+        }
+    }
+
+    fn merge(&self, from: &[f64], into: &mut [f64]) {
+        for (from, into) in from.as_chunks::<2>().0.iter().zip(into.as_chunks_mut::<2>().0) {
+            add(*from, into);
         }
     }
 

@@ -75,13 +75,14 @@ impl<F: Real> Predictive<F> for TestSet {
                 let relative = x.chunks_exact(self.rows.columns).map(|x| (self.t(i, x) - most[i]).exp2());
                 (most[i] * std::f64::consts::LN_2, relative.sum())
             };
-            if point[1] == 0.0 {
-                point.copy_from_slice(&[m, s]);
-            } else {
-                let top = m.max(point[0]);
-                point[1] = point[1] * (point[0] - top).exp() + s * (m - top).exp();
-                point[0] = top;
-            }
+            add_scaled([m, s], point);
+        }
+    }
+
+    fn merge(&self, from: &[f64], into: &mut [f64]) {
+        into[0] += from[0];
+        for (from, into) in from[1..].chunks_exact(2).zip(into[1..].chunks_exact_mut(2)) {
+            add_scaled([from[0], from[1]], into);
         }
     }
 
@@ -99,6 +100,20 @@ impl<F: Real> Predictive<F> for TestSet {
         let total = self.rows.given as f64;
         out.copy_from_slice(&[wrong / total, lppd / total]);
     }
+}
+
+/// Adds e^m s to a sum that is kept in the same form.
+fn add_scaled([m, s]: [f64; 2], sum: &mut [f64]) {
+    if s == 0.0 {
+        return;
+    }
+    if sum[1] == 0.0 {
+        sum.copy_from_slice(&[m, s]);
+        return;
+    }
+    let top = m.max(sum[0]);
+    sum[1] = sum[1] * (sum[0] - top).exp() + s * (m - top).exp();
+    sum[0] = top;
 }
 
 /// The probability of class 1 for one row, over the particles.

@@ -1,0 +1,96 @@
+//! Test metrics as a run goes on: what they remember of the clouds, leaf by leaf.
+
+use std::time::{Duration, Instant};
+
+use crate::averages::Leaves;
+use crate::model::Predictive;
+use crate::settings::Settings;
+use crate::{Cloud, Measured, Model, Real};
+
+/// Takes a cloud into account, each leaf of its particles in a part of `memory` of its own.
+pub(crate) fn accumulate<F: Real>(
+    predictive: &dyn Predictive<F>,
+    leaves: Leaves,
+    cloud: &Cloud<F>,
+    memory: &mut [f64],
+) {
+    let leaf = leaves.particles.saturating_mul(cloud.width());
+    for (x, memory) in cloud.as_slice().chunks(leaf).zip(memory.chunks_exact_mut(predictive.state_len())) {
+        predictive.accumulate(x, memory);
+    }
+}
+
+/// What all leaves remember together, in the first: they are merged by a binary tree over their numbers.
+pub(crate) fn merged<'a, F: Real>(predictive: &dyn Predictive<F>, memory: &'a mut [f64]) -> &'a [f64] {
+    let len = predictive.state_len();
+    let mut stride = len;
+    while stride < memory.len() {
+        for pair in memory.chunks_mut(2 * stride).filter(|pair| pair.len() > stride) {
+            let (left, right) = pair.split_at_mut(stride);
+            predictive.merge(&right[..len], &mut left[..len]);
+        }
+        stride *= 2;
+    }
+    &memory[..len]
+}
+
+/// Test metrics, and the time they take: it is not the algorithm's.
+pub(crate) struct TestMetrics<'m, F: Real> {
+    predictive: Option<&'m dyn Predictive<F>>,
+    leaves: Leaves,
+    /// Whether all clouds after burn-in count.
+    all_clouds: bool,
+    every: u64,
+    /// For the metrics of one cloud alone.
+    alone: Vec<f64>,
+    names: Vec<String>,
+    values: Vec<f64>,
+    pub time: Duration,
+}
+
+impl<'m, F: Real> TestMetrics<'m, F> {
+    pub fn new(model: &'m dyn Model<F>, settings: &Settings, leaves: Leaves) -> Self {
+        let (predictive, every) = (model.predictive(), settings.metrics_every);
+        let of_steps = predictive.filter(|_| every > 0);
+        let names = of_steps.map_or(Vec::new(), |p| p.names());
+        TestMetrics {
+            predictive,
+            leaves,
+            all_clouds: !model.predicts_from_final_cloud(),
+            every,
+            alone: vec![0.0; leaves.count * of_steps.map_or(0, |p| p.state_len())],
+            values: vec![0.0; names.len()],
+            names,
+            time: Duration::ZERO,
+        }
+    }
+
+    pub fn accumulate(&mut self, cloud: &Cloud<F>, memory: &mut [f64]) {
+        if let Some(predictive) = self.predictive.filter(|_| self.all_clouds) {
+            let began = Instant::now();
+            accumulate(predictive, self.leaves, cloud, memory);
+            self.time += began.elapsed();
+        }
+    }
+
+    /// Takes the metrics of the cloud at step k, if they are due.
+    pub fn measure(&mut self, k: u64, cloud: &Cloud<F>) {
+        if let Some(predictive) = self.predictive.filter(|_| self.is_due(k)) {
+            let began = Instant::now();
+            self.alone.fill(0.0);
+            accumulate(predictive, self.leaves, cloud, &mut self.alone);
+            predictive.metrics(merged(predictive, &mut self.alone), &mut self.values);
+            self.time += began.elapsed();
+        }
+    }
+
+    /// What was measured at step k.
+    pub fn measured(&self, k: u64) -> Option<Measured<'_>> {
+        let measured = Measured { names: &self.names, values: &self.values };
+        self.predictive.filter(|_| self.is_due(k)).map(|_| measured)
+    }
+
+    fn is_due(&self, k: u64) -> bool {
+        self.every > 0 && k.is_multiple_of(self.every)
+    }
+}
