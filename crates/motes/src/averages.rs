@@ -196,7 +196,9 @@ fn add_cell<F: Real>(
     sums: &mut [f64],
     squares: &mut [f64],
 ) {
-    let _ = is_new; // the shift stays zero
+    if is_new {
+        shift.iter_mut().zip(&x[first..]).for_each(|(shift, x)| *shift = x.f64());
+    }
     if d > NARROW {
         add_columns(x, d, first, shift, sums, squares);
     } else {
@@ -349,7 +351,8 @@ mod tests {
             (3, 5, 17),
             (5, 4, 300),
         ] {
-            let value = |i: usize| (i as f64 * 0.37).sin() + 2.0;
+            // Far from zero, where sums of plain squares would leave no digit.
+            let value = |i: usize| (i as f64 * 0.37).sin() + 1e7;
             let rows: Vec<f64> = (0..groups * n * d).map(value).collect();
             let cloud = Cloud::from_rows(rows.clone(), groups, d);
             let mut averages = Averages::new(1, groups, d, Leaves::new::<f64>(groups, n, 3));
@@ -364,7 +367,7 @@ mod tests {
             let (mean, variance) = averages.posterior().unwrap();
             for j in 0..groups * d {
                 let column: Vec<f64> = (0..n).map(|i| rows[(j / d * n + i) * d + j % d]).collect();
-                let m = column.iter().map(|x| x - 2.0).sum::<f64>() / n as f64 + 2.0;
+                let m = column.iter().map(|x| x - 1e7).sum::<f64>() / n as f64 + 1e7;
                 let v = column.iter().map(|x| (x - m) * (x - m)).sum::<f64>() / n as f64;
                 assert!((mean[j] - m).abs() < 1e-8 && (variance[j] - v).abs() < 1e-8, "{groups} {n} {d} {j}");
             }
