@@ -17,7 +17,7 @@ motes_models::options! {
     /// The choices for a run.
     pub struct Choices {
         "Algorithm" {
-            /// pgd, ipla, pqn, pmgd, soul, em, mean-field, marginal-mh or joint-mh [default: pgd]
+            /// pgd, ipla, pqn, pmgd, soul, em, mean-field, marginal-mh, joint-mh, abp, short-run or vae [default: pgd]
             algorithm: &'static Algorithm => "NAME";
             /// The number of particles N [default: by model]
             particles: usize => "N";
@@ -33,7 +33,7 @@ motes_models::options! {
             grow: Growth => "k:N,...";
             /// What multiplies the theta-gradient: none, diagonal, adagrad, rmsprop or adam [default: by model]
             preconditioner: Preconditioner => "NAME";
-            /// Accept or reject each particle's move (MALA; pgd, pqn, pmgd)
+            /// Accept or reject each particle's move, in each group by itself (MALA; pgd, ipla, pqn, pmgd)
             adjust: bool => "BOOL";
             /// Unadjusted steps before any accept-reject begins [default: half the burn-in]
             adjust_after: u64 => "A";
@@ -41,8 +41,12 @@ motes_models::options! {
             joint_update: JointUpdate => "NAME";
             /// Make K steps with a single particle first, and start from where it ends
             warm_start: WarmStart => "[ALG:]1xK";
-            /// Take gradients over mini-batches of B data terms, rescaled by M/B
+            /// Move B groups in each step, or take B data terms where there is one group, and rescale to all of them
             batch: usize => "B";
+            /// Moves of each particle in a step (abp, short-run) [default: 10]
+            transitions: u32 => "n";
+            /// The learning rate of an inference network (vae) [default: 0.001]
+            encoder_rate: f64 => "R" signed;
             /// The step size of theta, where it follows its gradient [default: h]
             theta_rate: f64 => "R" signed;
             /// Move the Gaussian of mean-field by Adam [default: by model]
@@ -293,6 +297,8 @@ impl Choices {
                 false => InitParticles::Value(0.0),
             }),
             seed: self.seed.unwrap_or(0),
+            transitions: self.transitions.unwrap_or(10),
+            encoder_rate: self.encoder_rate.unwrap_or(1e-3),
             batch: self.batch,
             metrics_every: self.metrics_every.unwrap_or(0),
             keep_clouds: self.keep_clouds.unwrap_or(1),
@@ -321,14 +327,24 @@ impl Choices {
         }
         if cloud {
             full.particles = Some(settings.particles);
-            full.step_size = Some(StepSize::Value(settings.step_size));
             full.preconditioner = Some(settings.preconditioner);
             full.adjust = Some(settings.adjust);
-            full.init_particles = Some(settings.init_particles);
             full.keep_clouds = Some(settings.keep_clouds);
+        }
+        if settings.takes("step-size") {
+            full.step_size = Some(StepSize::Value(settings.step_size));
+        }
+        if settings.takes("init-particles") {
+            full.init_particles = Some(settings.init_particles);
         }
         if settings.accepts() {
             full.adjust_after = Some(settings.adjust_after);
+        }
+        if settings.takes("transitions") {
+            full.transitions = Some(settings.transitions);
+        }
+        if settings.takes("encoder-rate") {
+            full.encoder_rate = Some(settings.encoder_rate);
         }
         if settings.takes("joint-update") {
             full.joint_update = Some(settings.joint_update);

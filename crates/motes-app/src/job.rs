@@ -140,7 +140,14 @@ impl Job {
         let model = F::model(&*self.problem)?;
         self.settings.validate(&*model)?;
         let (d_theta, d_x) = (model.d_theta(), model.d_x());
-        let shape = memory::Shape { d_theta, d_x, data_bytes: 0, real_bytes: size_of::<F>() };
+        let shape = memory::Shape {
+            d_theta,
+            d_x,
+            groups: model.groups(),
+            buffers: model.buffers(),
+            data_bytes: 0,
+            real_bytes: size_of::<F>(),
+        };
         memory::check(shape, &self.settings)?;
         Ok(model)
     }

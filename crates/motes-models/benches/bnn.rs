@@ -49,7 +49,7 @@ fn gradients(bencher: Bencher, (n, products): (usize, Products)) {
     let mut grad_theta = [0.0; 2];
     bencher.counter(operations(n)).bench_local(|| {
         for (x, grad) in x.chunks_exact(d).zip(grad.chunks_exact_mut(d)) {
-            let at = At { theta: &[0.0, 0.0], x, batch: None, parallel: false };
+            let at = At::new(&[0.0, 0.0], x);
             model.evaluate(at, Want::gradients(&mut grad_theta, grad, &mut scratch)).expect("gradients");
         }
         black_box(&grad);

@@ -54,8 +54,8 @@ fn gradients<F: Real>(bencher: Bencher, data: &Classification, n: usize, threads
     let mut normals = vec![0.0; n * d];
     Noise::new(2, Purpose::Data).normals_f64(0, 0, &mut normals);
     let x: Vec<F> = normals.iter().map(|x| F::of(0.5 * x)).collect();
-    let rows = model.particles_per_block(n).min(n);
-    let parallel = n > rows && n as f64 * model.nanoseconds_per_particle() > INLINE_NANOSECONDS;
+    let rows = model.rows_per_block(n).min(n);
+    let parallel = n > rows && n as f64 * model.nanoseconds_per_row() > INLINE_NANOSECONDS;
     let pool = Pool::new(Some(threads)).unwrap();
     let scratch = pool.install(|| PerWorker::new(|| vec![F::of(0.0); model.scratch_len(rows)]));
     let (mut grad, mut slots) = (vec![F::of(0.0); n * d], vec![0.0; n.div_ceil(rows)]);
@@ -63,7 +63,7 @@ fn gradients<F: Real>(bencher: Bencher, data: &Classification, n: usize, threads
         let all = black_box(&x[..]);
         let done = for_each2(parallel, (&mut grad, rows * d), (&mut slots, 1), |b, grad, slot| {
             let x = &all[b * rows * d..][..grad.len()];
-            let at = At { theta: &[0.3], x, batch: None, parallel: n <= rows };
+            let at = At { parallel: n <= rows, ..At::new(&[0.3], x) };
             model.evaluate(at, Want::gradients(slot, grad, &mut scratch.get()))
         });
         done.unwrap();

@@ -8,7 +8,7 @@
 //! Group g has an effect x_g ~ N(0, e^{2s}) and counts y_i ~ Poisson(e^{a + b z_i + x_g}); theta = (a, b, s).
 
 use motes::algorithms::PQN;
-use motes::model::Prior;
+use motes::model::Draws;
 use motes::settings::InitParticles;
 use motes::{At, Error, Gives, Model, ModelError, Pool, Settings, Want};
 use nalgebra::SVector;
@@ -145,13 +145,13 @@ impl Model<f64> for Poisson {
         Gives::ALL
     }
 
-    fn prior(&self) -> Option<&dyn Prior<f64>> {
+    fn prior(&self) -> Option<&dyn Draws<f64>> {
         Some(self)
     }
 }
 
-impl Prior<f64> for Poisson {
-    fn map_normals(&self, theta: &[f64], x: &mut [f64]) {
+impl Draws<f64> for Poisson {
+    fn map_normals(&self, theta: &[f64], _groups: &[u32], x: &mut [f64]) {
         x.iter_mut().for_each(|x| *x *= theta[2].exp());
     }
 }

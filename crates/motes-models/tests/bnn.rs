@@ -101,7 +101,7 @@ fn gradients<F: motes::Real>(
     let (mut grad_theta, mut grad_x) = ([f64::NAN; 2], vec![F::of(f64::NAN); x.len()]);
     // Whatever stands in the scratch space must not matter.
     let mut scratch = vec![F::of(f64::NAN); model.scratch_len(x.len() / model.d_x())];
-    let at = At { theta: &theta, x, batch, parallel };
+    let at = At { terms: batch, parallel, ..At::new(&theta, x) };
     model.evaluate(at, Want::gradients(&mut grad_theta, &mut grad_x, &mut scratch)).expect("gradients");
     // What else is asked for changes no bit.
     let (mut alone, mut density) = ([f64::NAN; 2], vec![f64::NAN; x.len() / model.d_x()]);
@@ -125,7 +125,7 @@ fn gradients<F: motes::Real>(
 
 fn log_density(model: &Bnn<f64>, theta: [f64; 2], x: &[f64], batch: Option<&[u32]>) -> f64 {
     let (mut out, mut scratch) = ([f64::NAN], vec![f64::NAN; model.scratch_len(1)]);
-    let at = At { theta: &theta, x, batch, parallel: true };
+    let at = At { terms: batch, parallel: true, ..At::new(&theta, x) };
     let want = Want { log_density: Some(&mut out), ..Want::nothing(&mut scratch) };
     model.evaluate(at, want).expect("a density");
     out[0]
@@ -391,7 +391,7 @@ fn bad_input_is_refused_in_a_sentence() {
         "there are no training rows; give at least one",
     );
     let model = rows.model::<f64>(2, Products::Auto);
-    let at = At { theta: &[0.0; 2], x: &[0.5; 10], batch: Some(&[4]), parallel: false };
+    let at = At { terms: Some(&[4]), ..At::new(&[0.0; 2], &[0.5; 10]) };
     let mut scratch = vec![0.0; model.scratch_len(1)];
     let error = model.evaluate(at, Want::gradients(&mut [0.0; 2], &mut [0.0; 10], &mut scratch)).unwrap_err();
     assert_eq!(

@@ -109,8 +109,8 @@ impl Row {
         let state = common::fit(model, &settings).expect("a run");
         let [inputs, hidden, _] = SHAPE;
         let cloud: Vec<&[F]> = match self.algorithm.name {
-            "soul" => vec![state.cloud.row(self.n - 1)],
-            _ => (0..self.n).map(|i| state.cloud.row(i)).collect(),
+            "soul" => vec![state.cloud.row(0, self.n - 1)],
+            _ => (0..self.n).map(|i| state.cloud.row(0, i)).collect(),
         };
         let square = |layer: usize| {
             let part = |x: &[F]| {

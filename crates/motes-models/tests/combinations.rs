@@ -8,7 +8,7 @@ use motes::moves::Move;
 use motes::rules::Rule;
 use motes::settings::{InitParticles, Preconditioner};
 use motes::step::{Plan, StepSizes, Stepper, Streams};
-use motes::{Settings, State};
+use motes::{Cloud, Model, Settings, State, Stop};
 use motes_models::Hierarchical;
 
 const H: f64 = 0.2;
@@ -28,8 +28,18 @@ fn rules() -> Vec<Rule> {
     ]
 }
 
-const MOVES: [Move; 6] =
-    [Move::Ula, Move::Mala, Move::Chain, Move::WholeCloud, Move::Variational, Move::Nothing];
+const MOVES: [Move; 9] = [
+    Move::Ula,
+    Move::Mala,
+    Move::Chain,
+    Move::Transitions { count: 3, fresh: false },
+    Move::Transitions { count: 3, fresh: true },
+    Move::Fresh,
+    Move::WholeCloud,
+    Move::Variational,
+    Move::Nothing,
+];
+const Y: [f64; D] = [0.3, 1.9];
 
 /// What theory knows of the stationary law; `None` where it knows only the means.
 fn law(composition: Composition, n: usize) -> Option<Stationary> {
@@ -46,6 +56,13 @@ fn law(composition: Composition, n: usize) -> Option<Stationary> {
     match composition.movement {
         Move::Ula => Some(theory::langevin(step, first, n, H, D)),
         Move::Chain => Some(theory::chain(step, first, n, H, D)),
+        Move::Transitions { count, fresh: false } => {
+            Some(theory::transitions(step, first, n, H, D, count as i32))
+        }
+        Move::Transitions { count, fresh: true } => {
+            let offset = (0.25 * (Y[0] - Y[1])).powi(2);
+            Some(theory::short_run(step, first, n, H, D, (count as i32, offset)))
+        }
         _ => None,
     }
 }
@@ -58,15 +75,16 @@ fn mean(batches: &[f64]) -> (f64, f64) {
     (mean, (variance / n).sqrt())
 }
 
+/// Each latent variable of each particle, beside its observation.
+fn observed(cloud: &Cloud<f64>) -> impl Iterator<Item = (f64, f64)> {
+    cloud.by_particle().zip(Y.into_iter().cycle())
+}
+
 /// z-scores of the mean of theta, and of the variances of theta and x where theory knows them.
-fn scores(
-    model: &Hierarchical<f64>,
-    y: &[f64],
-    composition: Composition,
-    n: usize,
-) -> Result<Vec<f64>, String> {
-    let plan = Plan { seed: 3, streams: Streams::Run, adjust_after: 0, batch: None, sizes: &[n] };
-    let mut stepper = Stepper::new(model, composition, plan).map_err(|e| e.to_string())?;
+fn scores(model: &Hierarchical<f64>, composition: Composition, n: usize) -> Result<Vec<f64>, String> {
+    let plan =
+        Plan { seed: 3, streams: Streams::Run, adjust_after: 0, batch: None, sizes: &[n], encoder_rate: 0.0 };
+    let mut stepper = Stepper::new(model, composition, plan, Stop::default()).map_err(|e| e.to_string())?;
     // A state that suits the move: only mean-field's has a Gaussian.
     let algorithm: &'static motes::Algorithm = match composition.movement {
         Move::Variational => &motes::algorithms::MEAN_FIELD,
@@ -93,8 +111,7 @@ fn scores(
         let e = state.theta[0] - star;
         thetas[k / length] += e / length as f64;
         squares[k / length] += e * e / length as f64;
-        let u = state.cloud.as_slice().iter().zip(y.iter().cycle());
-        let x2: f64 = u.map(|(x, y)| (x - 0.5 * (y + star)).powi(2)).sum();
+        let x2: f64 = observed(&state.cloud).map(|(x, y)| (x - 0.5 * (y + star)).powi(2)).sum();
         xs[k / length] += x2 / (n * D) as f64 / length as f64;
     }
     let score = |batches: &[f64], expected: f64| {
@@ -110,19 +127,24 @@ fn scores(
 
 #[test]
 fn every_combination_follows_the_theory_or_is_refused() {
-    let y = [0.3, 1.9];
-    let model = Hierarchical::<f64>::new(&y);
+    for model in [Hierarchical::<f64>::new(&Y), Hierarchical::grouped(&Y)] {
+        all_combinations(&model);
+    }
+}
+
+fn all_combinations(model: &Hierarchical<f64>) {
     let (mut worked, mut refused, mut wrong) = (Vec::new(), 0, Vec::new());
     common::on(1, || {
         for rule in rules() {
             for movement in MOVES {
                 for order in [Order::Together, Order::ParticlesFirst] {
                     let composition = Composition { rule, movement, order };
-                    match scores(&model, &y, composition, 3) {
+                    match scores(model, composition, 3) {
                         Ok(scores) => {
                             // One of some hundred scores beyond 4.5 would be a chance of one in a thousand.
                             if scores.iter().any(|z| z.abs() > 4.5 || z.is_nan()) {
-                                wrong.push(format!("{composition:?}: {scores:?}"));
+                                let groups = model.groups();
+                                wrong.push(format!("{composition:?}, {groups} groups: {scores:?}"));
                             }
                             worked.push(composition);
                         }
@@ -136,9 +158,9 @@ fn every_combination_follows_the_theory_or_is_refused() {
         }
     });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // All Langevin moves and chains with all rules but exact EM (5 x 3 x 2), both accepting whole clouds, mean-field with
-    // any rule, and EM itself in either order.
-    assert_eq!((worked.len(), refused), (30 + 4 + 5 + 2, 31));
+    // All Langevin moves, chains and transitions with all rules but exact EM (5 x 5 x 2), both accepting whole clouds,
+    // mean-field with any rule, and EM itself in either order. The model has no inference network.
+    assert_eq!((worked.len(), refused), (50 + 4 + 5 + 2, 47));
 }
 
 #[test]

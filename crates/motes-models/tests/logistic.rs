@@ -77,7 +77,8 @@ fn evaluate<F: Real>(
     let n = x.len() / model.d_x();
     let mut scratch = vec![F::of(7.0); model.scratch_len(n)];
     let (mut grad_theta, mut grad_x, mut density) = ([0.0], vec![F::of(0.0); x.len()], vec![0.0; n]);
-    let at = At { theta: &[theta], x: &x, batch, parallel };
+    let theta = [theta];
+    let at = At { terms: batch, parallel, ..At::new(&theta, &x) };
     let want = Want {
         log_density: Some(&mut density),
         ..Want::gradients(&mut grad_theta, &mut grad_x, &mut scratch)
@@ -135,7 +136,7 @@ fn derivatives_are_those_of_the_density() {
                 }
                 close(here.grad_theta, slope, 1e-7);
             }
-            let at = |theta| At { theta, x: &x[..], batch: None, parallel: false };
+            let at = |theta| At::new(theta, &x[..]);
             let mut hessian = [0.0];
             let want = Want { hessian: Some(&mut hessian), ..Want::nothing(&mut []) };
             model.evaluate(at(&[theta]), want).unwrap();
@@ -256,12 +257,12 @@ fn far_out_nothing_overflows() {
 fn prior_and_m_step() {
     let model = model::<f64>(&generated(10, 2, 13), true);
     let mut x = vec![1.0, -1.0, 1.0];
-    model.prior().unwrap().map_normals(&[2.0], &mut x);
+    model.prior().unwrap().map_normals(&[2.0], &[0], &mut x);
     let s = 3f64.sqrt();
     assert_eq!(x, [2.0 + s, 2.0 - s, s]);
     let m = model.m_step().unwrap();
     let (mut sum, mut theta) = ([0.0], [0.0]);
-    m.statistics(&[1.0, 2.0, 50.0, 3.0, 6.0, 70.0], &mut sum).unwrap();
+    m.statistics(At::new(&[0.0], &[1.0, 2.0, 50.0, 3.0, 6.0, 70.0]), &mut sum).unwrap();
     m.m_step(&[sum[0] / 2.0], &mut theta).unwrap();
     assert_eq!(theta, [3.0]);
     assert_eq!(model.theta_terms(), Some(&[2.0][..]));

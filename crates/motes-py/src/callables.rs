@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use motes::model::{MStep, Prior};
+use motes::model::{Draws, MStep};
 use motes::{At, Gives, Model, ModelError, Real, Want};
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::call::PyCallArgs;
@@ -111,7 +111,7 @@ impl<'py> Crossing<'_, 'py> {
         match self.callables.data_terms {
             None => PyTuple::new(self.py, [theta, x]),
             Some(_) => {
-                let batch = at.batch.map(|b| PyArray1::from_iter(self.py, b.iter().map(|m| i64::from(*m))));
+                let batch = at.terms.map(|b| PyArray1::from_iter(self.py, b.iter().map(|m| i64::from(*m))));
                 PyTuple::new(self.py, [theta, x, batch.into_pyobject(self.py)?.into_any()])
             }
         }
@@ -216,12 +216,12 @@ impl<F: PyReal> Model<F> for Written {
         self.callables.x_names.clone()
     }
 
-    fn particles_per_block(&self, n: usize) -> usize {
+    fn rows_per_block(&self, n: usize) -> usize {
         n.min((MOST_COORDINATES / self.callables.d_x).max(1))
     }
 
     /// Nothing, so that blocks follow each other: the interpreter would let only one of them run at a time anyway.
-    fn nanoseconds_per_particle(&self) -> f64 {
+    fn nanoseconds_per_row(&self) -> f64 {
         0.0
     }
 
@@ -287,7 +287,7 @@ impl<F: PyReal> Model<F> for Written {
         self.callables.m_step.as_ref().map(|_| self as _)
     }
 
-    fn prior(&self) -> Option<&dyn Prior<F>> {
+    fn prior(&self) -> Option<&dyn Draws<F>> {
         self.callables.prior.as_ref().map(|_| self as _)
     }
 }
@@ -297,7 +297,8 @@ impl<F: PyReal> MStep<F> for Written {
         self.callables.statistics_len
     }
 
-    fn statistics(&self, x: &[F], out: &mut [f64]) -> Result<(), ModelError> {
+    fn statistics(&self, at: At<'_, F>, out: &mut [f64]) -> Result<(), ModelError> {
+        let x = at.x;
         let shape = [self.particles(x.len()), out.len()];
         self.cross(|py| {
             let value = call(&py.callables.statistics, py.py, (py.rows(x)?,))?;
@@ -313,8 +314,8 @@ impl<F: PyReal> MStep<F> for Written {
     }
 }
 
-impl<F: PyReal> Prior<F> for Written {
-    fn map_normals(&self, theta: &[f64], x: &mut [F]) {
+impl<F: PyReal> Draws<F> for Written {
+    fn map_normals(&self, theta: &[f64], _groups: &[u32], x: &mut [F]) {
         let shape = [self.particles(x.len()), self.callables.d_x];
         let crossed = self.cross(|py| {
             let value = call(&py.callables.prior, py.py, (py.vector(theta), py.rows(x)?))?;

@@ -1,6 +1,7 @@
 //! Are a model's derivatives right? Finite differences tell, piece by piece, where and by how much they are not.
 
 use crate::noise::{Noise, Purpose};
+use crate::settings::InitTheta;
 use crate::{At, Error, Model, ModelError, Want};
 
 /// Larger relative errors than this are reported as wrong; central differences of right gradients stay far below.
@@ -43,6 +44,8 @@ impl Check {
 /// Evaluates a model at single points, with buffers of its own.
 struct Probe<'m> {
     model: &'m dyn Model<f64>,
+    groups: Vec<u32>,
+    buffers: Vec<f64>,
     scratch: Vec<f64>,
 }
 
@@ -75,7 +78,8 @@ impl Probe<'_> {
     ) -> Result<(), ModelError> {
         let mut want = Want::nothing(&mut self.scratch);
         choose(&mut want);
-        self.model.evaluate(At { theta, x, batch: None, parallel: true }, want)
+        let at = At { buffers: &self.buffers, groups: &self.groups, parallel: true, ..At::new(theta, x) };
+        self.model.evaluate(at, want)
     }
 }
 
@@ -103,7 +107,9 @@ pub fn check_model(model: &dyn Model<f64>, seed: u64) -> Result<Vec<Check>, Erro
 
 fn check(model: &dyn Model<f64>, seed: u64) -> Result<Vec<Check>, ModelError> {
     let (d_theta, d_x, gives) = (model.d_theta(), model.d_x(), model.gives());
-    let mut probe = Probe { model, scratch: vec![0.0; model.scratch_len(2)] };
+    let (_, buffers) = InitTheta::Model.of_model(model, seed);
+    let mut probe =
+        Probe { model, groups: vec![0], buffers, scratch: vec![0.0; model.scratch_len(2 * model.groups())] };
     let (mut grad_theta, mut grad_x) = (Check::new("theta-gradient"), Check::new("x-gradient"));
     let mut mixed = Check::new("mixed second derivatives");
     let mut hessian = Check::new("theta-Hessian");
@@ -112,6 +118,9 @@ fn check(model: &dyn Model<f64>, seed: u64) -> Result<Vec<Check>, ModelError> {
     let mut blocks = Check::new("sums over a block of particles");
     let mut parts = Check::new("what is asked for by itself");
     for point in 0..POINTS {
+        // Another group at each point, the last among them.
+        let group = ((model.groups() as u64 - 1) * point / (POINTS - 1)) as u32;
+        probe.groups = vec![group];
         let draw = |purpose_index: u64, len: usize| {
             let mut v = vec![0.0; len];
             Noise::new(seed, Purpose::Check).normals_f64(point, purpose_index << 40, &mut v);
@@ -202,15 +211,32 @@ fn check(model: &dyn Model<f64>, seed: u64) -> Result<Vec<Check>, ModelError> {
                 });
             }
         }
+        if model.groups() > 1 {
+            // One particle of each of two groups must give what each gives by itself.
+            let next = (group + 1) % model.groups() as u32;
+            probe.groups = vec![next];
+            let (next_gt, next_gx) = probe.gradients(&theta, &other)?;
+            probe.groups = vec![group, next];
+            let (sum, rows) = probe.gradients(&theta, &pair)?;
+            for i in 0..d_theta {
+                blocks.compare(sum[i], gt[i] + next_gt[i], norm(&gt), || format!("theta[{i}] of two groups"));
+            }
+            for (i, (given, expected)) in rows.iter().zip(gx.iter().chain(&next_gx)).enumerate() {
+                blocks.compare(*given, *expected, norm(&gx), || format!("x[{}] of two groups", i % d_x));
+            }
+        }
         if let Some(m) = model.m_step() {
+            probe.groups = (0..model.groups() as u32).collect();
+            let all = draw(3, 2 * model.groups() * d_x);
             let mut mean = vec![0.0; m.statistics_len()];
-            m.statistics(&pair, &mut mean)?;
+            m.statistics(At { groups: &probe.groups, ..At::new(&theta, &all) }, &mut mean)?;
             mean.iter_mut().for_each(|s| *s /= 2.0);
             let mut best = theta.clone();
             m.m_step(&mean, &mut best)?;
-            let (left, _) = probe.gradients(&best, &pair)?;
+            let (here, _) = probe.gradients(&theta, &all)?;
+            let (left, _) = probe.gradients(&best, &all)?;
             for (i, left) in left.iter().enumerate() {
-                m_step.compare(*left, 0.0, norm(&gt), || format!("theta[{i}] of the maximiser"));
+                m_step.compare(*left, 0.0, norm(&here), || format!("theta[{i}] of the maximiser"));
             }
         }
     }

@@ -86,6 +86,9 @@ pub enum Error {
         /// What to do about it.
         remedy: &'static str,
     },
+    /// A step was told to stop and left no trace.
+    #[error("the step was stopped; the run can go on from where it stands")]
+    Stopped,
     /// A file that is there but cannot be trusted.
     #[error("{} {problem}", path.display())]
     File {
@@ -141,6 +144,9 @@ pub enum ModelError {
     /// diverged.
     #[error("{0}")]
     Reject(String),
+    /// It was told to stop and gave up.
+    #[error("the evaluation was stopped")]
+    Stopped,
     /// The model itself is at fault, which ends the run.
     #[error(transparent)]
     Failed(Box<dyn std::error::Error + Send + Sync>),

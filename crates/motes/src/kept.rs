@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use crate::cloud::by_particle;
 use crate::settings::Settings;
 use crate::{Cloud, Real};
 
@@ -13,7 +14,7 @@ pub const MAX_BYTES: usize = 16 << 20;
 /// Clouds of so many bytes are copied by all threads.
 const SHARED_COPY: usize = 1 << 20;
 
-/// Thinned clouds, all particles of one after all of the other.
+/// Thinned clouds, one after the other, each `[group][particle][coordinate]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptClouds<F> {
     /// Clouds are kept at steps divisible by this; 0 keeps none.
@@ -22,40 +23,56 @@ pub struct KeptClouds<F> {
     pub sizes: Vec<[u64; 2]>,
     /// Their particles.
     pub data: Vec<F>,
-    d: usize,
+    groups: usize,
+    /// Coordinates of a particle in all groups.
+    width: usize,
     capacity: usize,
 }
 
 impl<F: Real> KeptClouds<F> {
     /// Nothing kept yet. The room is reserved once, so that nothing is allocated later.
-    pub fn new(settings: &Settings, d: usize) -> Self {
-        let capacity = Self::capacity(settings, d);
+    pub fn new(settings: &Settings, groups: usize, d: usize) -> Self {
+        let width = groups * d;
+        let capacity = Self::capacity(settings, width);
         let every = if capacity == 0 { 0 } else { settings.keep_clouds };
         let clouds = if every == 0 { 0 } else { capacity / settings.particles };
         KeptClouds {
             every,
             sizes: Vec::with_capacity(clouds),
-            data: Vec::with_capacity(if every == 0 { 0 } else { capacity * d }),
-            d,
+            data: Vec::with_capacity(if every == 0 { 0 } else { capacity * width }),
+            groups,
+            width,
             capacity,
         }
     }
 
     /// How many particles may be kept. The number of steps must not enter: a run that is resumed for more steps,
     /// or for fewer than were planned, keeps what a run of these steps would have kept.
-    pub fn capacity(settings: &Settings, d: usize) -> usize {
-        let capacity = MAX_PARTICLES.min(MAX_BYTES / (d * size_of::<F>()).max(1));
+    pub fn capacity(settings: &Settings, width: usize) -> usize {
+        let capacity = MAX_PARTICLES.min(MAX_BYTES / (width * size_of::<F>()).max(1));
         if settings.averages_clouds() && capacity >= settings.max_particles() { capacity } else { 0 }
     }
 
     /// How many numbers may be kept.
     pub(crate) fn room(&self) -> usize {
-        if self.every == 0 { 0 } else { self.capacity * self.d }
+        if self.every == 0 { 0 } else { self.capacity * self.width }
     }
 
-    /// The particles kept, as rows.
+    /// How many particles are kept.
     pub fn rows(&self) -> usize {
-        self.data.len() / self.d.max(1)
+        self.data.len() / self.width.max(1)
+    }
+
+    /// The particles kept, cloud after cloud and in each particle after particle with all its groups, as files have them.
+    pub fn by_particle(&self) -> impl Iterator<Item = F> + '_ {
+        let (groups, width) = (self.groups, self.width);
+        let mut from = 0;
+        self.sizes.iter().flat_map(move |[_, n]| {
+            let n = *n as usize;
+            let cloud = &self.data[from..from + n * width];
+            from += n * width;
+            by_particle(cloud, groups, n, width / groups)
+        })
     }
 
     /// Offers the cloud of step k, which is kept if k is divisible by the current spacing.
@@ -82,7 +99,7 @@ impl<F: Real> KeptClouds<F> {
 
     fn thin(&mut self) {
         let (mut from, mut to) = (0, 0);
-        let (every, d, data) = (self.every, self.d, &mut self.data);
+        let (every, d, data) = (self.every, self.width, &mut self.data);
         self.sizes.retain(|[k, n]| {
             let (start, len) = (from, *n as usize * d);
             from += len;

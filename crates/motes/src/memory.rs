@@ -14,8 +14,12 @@ use crate::state::{Per, planned};
 pub struct Shape {
     /// D_theta.
     pub d_theta: usize,
-    /// D_x.
+    /// D_x, of each group.
     pub d_x: usize,
+    /// M.
+    pub groups: usize,
+    /// Numbers that the model remembers from step to step.
+    pub buffers: usize,
     /// Bytes of the data and of what the model derives from them.
     pub data_bytes: u128,
     /// Bytes of one particle coordinate.
@@ -31,7 +35,8 @@ pub fn check(shape: Shape, settings: &Settings) -> Result<(), String> {
 }
 
 fn check_against(shape: Shape, settings: &Settings, available: u128) -> Result<(), String> {
-    let (n, d, real) = (settings.max_particles() as u128, shape.d_x as u128, shape.real_bytes as u128);
+    let (n, real) = (settings.max_particles() as u128, shape.real_bytes as u128);
+    let d = (shape.d_x as u128).saturating_mul(shape.groups as u128);
     let composition = settings.composition();
     // What a stepper works with besides the state: a whole-cloud move proposes a second cloud, a variational move keeps the
     // gradients of all particles, and a numerical M-step learns an inverse Hessian, whether it will be needed or not.
@@ -84,7 +89,14 @@ mod tests {
 
     #[test]
     fn the_refusal_shows_the_arithmetic() {
-        let shape = Shape { d_theta: 1, d_x: 1 << 20, data_bytes: 8 << 20, real_bytes: 8 };
+        let shape = Shape {
+            d_theta: 1,
+            d_x: 1 << 10,
+            groups: 1 << 10,
+            buffers: 0,
+            data_bytes: 8 << 20,
+            real_bytes: 8,
+        };
         let settings = Settings { particles: 1024, ..Settings::default() };
         assert!(check_against(shape, &settings, 9 << 30).is_ok());
         let refusal = check_against(shape, &settings, 1 << 30).unwrap_err();

@@ -1,35 +1,59 @@
 //! What a model is asked (one question, [`Model::evaluate`]), and what else it may give.
 
-use crate::{Error, ModelError, Real};
+use crate::{Error, ModelError, Real, Stop};
 
-/// Where a model is evaluated: one theta and a block of particles.
+/// Where a model is evaluated: one theta and a block of rows. A row is a particle of a group.
 #[derive(Clone, Copy)]
 pub struct At<'a, F> {
     /// The parameters.
     pub theta: &'a [f64],
-    /// The particles of the block, row after row.
+    /// What the model remembers from step to step, as of before this one; empty for most models.
+    pub buffers: &'a [f64],
+    /// The groups that x belongs to, each with as many particles; `[0]` where there is one group.
+    pub groups: &'a [u32],
+    /// The rows of the block: `[group][particle][coordinate]`.
     pub x: &'a [F],
-    /// The data terms of a mini-batch, by number; their sum is to be rescaled by M/B. `None` means all data.
-    pub batch: Option<&'a [u32]>,
+    /// The data terms of a mini-batch, by number; their sum is to be rescaled to all of them. `None` means all data.
+    pub terms: Option<&'a [u32]>,
     /// Whether this call has the thread pool to itself, so that the model may cut its own work into
     /// fixed blocks with [`crate::blocks`]. False when other blocks run at the same time.
     pub parallel: bool,
+    /// Once this is set, a long evaluation may end early with [`ModelError::Stopped`].
+    pub stop: Stop<'a>,
+}
+
+impl<'a, F> At<'a, F> {
+    /// All data of a model with one group, on one thread.
+    pub fn new(theta: &'a [f64], x: &'a [F]) -> Self {
+        At { theta, buffers: &[], groups: &[0], x, terms: None, parallel: false, stop: Stop::default() }
+    }
+
+    /// The number of each group, and its rows.
+    pub fn by_group(&self) -> impl Iterator<Item = (usize, &'a [F])> + use<'a, F> {
+        let each = (self.x.len() / self.groups.len().max(1)).max(1);
+        self.groups.iter().map(|g| *g as usize).zip(self.x.chunks_exact(each))
+    }
 }
 
 /// What is asked for at a point. What is `None` is not computed; the rest is written, whatever it held before.
 pub struct Want<'a, F> {
-    /// l(theta, x^n), up to a constant that depends on neither, for each particle. Asked for only of models that
+    /// l_g(theta, x), up to a constant that depends on neither, for each row. Asked for only of models that
     /// [give](Gives) it.
     pub log_density: Option<&'a mut [f64]>,
-    /// The x-gradient of l, for each particle.
+    /// The x-gradient of l_g, for each row.
     pub grad_x: Option<&'a mut [F]>,
-    /// The theta-gradient of l, summed over the particles.
+    /// The theta-gradient of l_g, summed over the rows.
     pub grad_theta: Option<&'a mut [f64]>,
-    /// The theta-gradient of l for each particle. Asked for only of models that [give](Gives) it.
+    /// The theta-gradient of l_g for each row. Asked for only of models that [give](Gives) it.
     pub scores: Option<&'a mut [f64]>,
-    /// The theta-Hessian of l, D_theta x D_theta, summed over the particles. Asked for only of models that
+    /// The theta-Hessian of l_g, D_theta x D_theta, summed over the rows. Asked for only of models that
     /// [give](Gives) it.
     pub hessian: Option<&'a mut [f64]>,
+    /// What the model remembers after this step: asked for together with the theta-gradient, of models that have
+    /// [buffers](Model::buffers). A model that is not asked for them must not change them.
+    pub buffers: Option<&'a mut [f64]>,
+    /// What the model wants in the trace ([`Model::scalars`]), summed over the rows.
+    pub scalars: Option<&'a mut [f64]>,
     /// As many numbers as [`Model::scratch_len`] asks for, to work with.
     pub scratch: &'a mut [F],
 }
@@ -37,7 +61,16 @@ pub struct Want<'a, F> {
 impl<'a, F> Want<'a, F> {
     /// Nothing yet.
     pub fn nothing(scratch: &'a mut [F]) -> Self {
-        Want { log_density: None, grad_x: None, grad_theta: None, scores: None, hessian: None, scratch }
+        Want {
+            log_density: None,
+            grad_x: None,
+            grad_theta: None,
+            scores: None,
+            hessian: None,
+            buffers: None,
+            scalars: None,
+            scratch,
+        }
     }
 
     /// Both gradients.
@@ -52,6 +85,8 @@ impl<'a, F> Want<'a, F> {
             && self.grad_theta.is_none()
             && self.scores.is_none()
             && self.hessian.is_none()
+            && self.buffers.is_none()
+            && self.scalars.is_none()
     }
 }
 
@@ -60,7 +95,7 @@ impl<'a, F> Want<'a, F> {
 pub struct Gives {
     /// The log density itself: for accept-reject steps and verdicts.
     pub log_density: bool,
-    /// Theta-gradients particle by particle: for standard errors.
+    /// Theta-gradients row by row: for standard errors.
     pub scores: bool,
     /// The theta-Hessian: for PQN.
     pub hessian: bool,
@@ -71,7 +106,8 @@ impl Gives {
     pub const ALL: Gives = Gives { log_density: true, scores: true, hessian: true };
 }
 
-/// A latent variable model, given by its complete-data log density l(theta, x) = log p_theta(x, y).
+/// A latent variable model, given by its complete-data log density l(theta, x) = log p_theta(x, y), a sum over groups
+/// l_g(theta, x_g) that are independent given theta; where latent variables are shared by all data there is one group.
 ///
 /// One question, [`Model::evaluate`], with slices in and results written into `&mut` slices. Calls must be pure: the same
 /// input gives the same bits. Only that and the dimensions are required; the other methods are capabilities, and an
@@ -83,8 +119,18 @@ pub trait Model<F: Real>: Send + Sync {
     /// The number of parameters, D_theta.
     fn d_theta(&self) -> usize;
 
-    /// The number of latent coordinates of one particle, D_x.
+    /// The number of latent coordinates of one particle in each group, D_x.
     fn d_x(&self) -> usize;
+
+    /// The number of groups M.
+    fn groups(&self) -> usize {
+        1
+    }
+
+    /// How many numbers the model remembers from step to step, as the running statistics of a network do.
+    fn buffers(&self) -> usize {
+        0
+    }
 
     /// A name for each parameter.
     fn theta_names(&self) -> Vec<String> {
@@ -94,27 +140,41 @@ pub trait Model<F: Real>: Send + Sync {
         }
     }
 
-    /// A name for each latent coordinate.
+    /// A name for each latent coordinate of a group.
     fn x_names(&self) -> Vec<String> {
-        (0..self.d_x()).map(|i| format!("x[{i}]")).collect()
+        match (self.groups(), self.d_x()) {
+            (2.., 1) => vec!["x".into()],
+            (_, d) => (0..d).map(|i| format!("x[{i}]")).collect(),
+        }
     }
 
-    /// How many particles form one block. May depend on N, never on the number of threads.
-    fn particles_per_block(&self, _n: usize) -> usize {
+    /// A name for each group (its level).
+    fn group_names(&self) -> Vec<String> {
+        (0..self.groups()).map(|g| g.to_string()).collect()
+    }
+
+    /// How many rows form one block, if there are n particles: whole groups, or some particles of the only one. May
+    /// depend on n, never on the number of threads.
+    fn rows_per_block(&self, _n: usize) -> usize {
         (16_384 / self.d_x()).max(1)
     }
 
-    /// A rough cost of one particle's gradients in nanoseconds: work below some 20 microseconds stays on one thread.
-    fn nanoseconds_per_particle(&self) -> f64 {
+    /// Whether the rows of a step depend on each other, as by batch normalisation: then they are one block.
+    fn whole_batch(&self) -> bool {
+        false
+    }
+
+    /// A rough cost of one row's gradients in nanoseconds: work below some 20 microseconds stays on one thread.
+    fn nanoseconds_per_row(&self) -> f64 {
         2.0 * self.d_x() as f64
     }
 
-    /// How many numbers of scratch space [`Model::evaluate`] wants for a block of `particles`.
-    fn scratch_len(&self, _particles: usize) -> usize {
+    /// How many numbers of scratch space [`Model::evaluate`] wants for a block of so many rows.
+    fn scratch_len(&self, _rows: usize) -> usize {
         0
     }
 
-    /// Answers what is asked for at a block of particles, and computes nothing else.
+    /// Answers what is asked for at a block of rows, and computes nothing else.
     fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError>;
 
     /// What [`Model::evaluate`] can be asked for besides gradients.
@@ -122,8 +182,8 @@ pub trait Model<F: Real>: Send + Sync {
         Gives::default()
     }
 
-    /// Writes the theta that a run starts from unless it is told another; it comes filled with zeros.
-    fn start(&self, _seed: u64, _theta: &mut [f64]) {}
+    /// Writes the theta that a run starts from unless it is told another, and the buffers; they come filled with zeros.
+    fn start(&self, _seed: u64, _theta: &mut [f64], _buffers: &mut [f64]) {}
 
     /// The step size that `auto` never exceeds.
     fn default_step_size(&self) -> f64 {
@@ -151,11 +211,27 @@ pub trait Model<F: Real>: Send + Sync {
     }
 
     /// The prior of the latent variables, to start particles from.
-    fn prior(&self) -> Option<&dyn Prior<F>> {
+    fn prior(&self) -> Option<&dyn Draws<F>> {
         None
     }
 
-    /// The number M of exchangeable data terms, if gradients can be taken over a mini-batch of them.
+    /// An inference network, for the VAE.
+    fn encoder(&self) -> Option<&dyn Encoder<F>> {
+        None
+    }
+
+    /// What the model wants in the trace, besides what every run records.
+    fn scalars(&self) -> &[Scalar] {
+        &[]
+    }
+
+    /// Turns sums of its scalars over so many rows into what the trace shows; means, unless it says otherwise.
+    fn finish_scalars(&self, rows: usize, sums: &mut [f64]) {
+        sums.iter_mut().for_each(|s| *s /= rows as f64);
+    }
+
+    /// The number of exchangeable data terms, if gradients can be taken over a mini-batch of them. Where there are several
+    /// groups, these are batched and not the terms.
     fn data_terms(&self) -> Option<usize> {
         None
     }
@@ -176,8 +252,8 @@ pub trait Model<F: Real>: Send + Sync {
 pub trait MStep<F: Real>: Sync {
     /// The number of statistics.
     fn statistics_len(&self) -> usize;
-    /// Writes the sum of the statistics over the block's particles.
-    fn statistics(&self, x: &[F], out: &mut [f64]) -> Result<(), ModelError>;
+    /// Writes the sum of the statistics over the block's rows.
+    fn statistics(&self, at: At<'_, F>, out: &mut [f64]) -> Result<(), ModelError>;
     /// Writes theta_* for the given mean statistics.
     fn m_step(&self, mean: &[f64], theta: &mut [f64]) -> Result<(), ModelError>;
 }
@@ -186,7 +262,7 @@ pub trait MStep<F: Real>: Sync {
 pub trait ExactEm: Sync {
     /// One E- and M-step, in place.
     fn em_step(&self, theta: &mut [f64]);
-    /// The exact posterior's mean and variance of each latent coordinate.
+    /// The exact posterior's mean and variance of each latent coordinate, group by group.
     fn posterior(&self, theta: &[f64], mean: &mut [f64], variance: &mut [f64]);
 }
 
@@ -196,7 +272,7 @@ pub trait Predictive<F: Real>: Sync {
     fn names(&self) -> Vec<String>;
     /// How many numbers are remembered between clouds. They start at zero.
     fn state_len(&self) -> usize;
-    /// Takes the particles x into account. Has the thread pool to itself; bits must not depend on its size.
+    /// Takes the rows x into account (some particles of the only group, or all of all groups). Has the thread pool to itself; bits must not depend on its size.
     fn accumulate(&self, x: &[F], state: &mut [f64]);
     /// Takes into account what another state, of other particles, has taken into account.
     fn merge(&self, from: &[f64], into: &mut [f64]);
@@ -204,10 +280,40 @@ pub trait Predictive<F: Real>: Sync {
     fn metrics(&self, state: &[f64], out: &mut [f64]);
 }
 
-/// A prior that is a map of standard normals.
-pub trait Prior<F: Real>: Sync {
-    /// Turns standard normals into draws from the prior at theta, in place.
-    fn map_normals(&self, theta: &[f64], x: &mut [F]);
+/// A distribution of the latent variables that is a map of standard normals.
+pub trait Draws<F: Real>: Sync {
+    /// Turns standard normals into draws at theta, in place: the rows of the given groups, each with as many particles.
+    fn map_normals(&self, theta: &[f64], groups: &[u32], x: &mut [F]);
+}
+
+/// An inference network: draws from an approximate posterior whose parameters phi are the last ones of theta. The model's
+/// log density is then that of the evidence lower bound.
+pub trait Encoder<F: Real>: Draws<F> {
+    /// How many parameters phi has.
+    fn parameters(&self) -> usize;
+}
+
+/// A number that a model computes on its way and wants in the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scalar {
+    /// The head of its column.
+    pub name: &'static str,
+    /// The title of its chart.
+    pub title: &'static str,
+    /// What it is, in a clause.
+    pub meaning: &'static str,
+}
+
+/// The name of a coordinate of a group: that of the coordinate alone where there is one group.
+pub(crate) fn full_names<F: Real>(model: &dyn Model<F>) -> Vec<String> {
+    let names = model.x_names();
+    match model.groups() {
+        1 => names,
+        _ => {
+            let of_group = |g: String| names.iter().map(move |x| format!("{x}[{g}]")).collect::<Vec<_>>();
+            model.group_names().into_iter().flat_map(of_group).collect()
+        }
+    }
 }
 
 /// The capability, or a refusal that names it and the alternatives.

@@ -22,6 +22,8 @@ pub struct StepInfo<'a, F> {
     /// What the theta-rule made of its sums over the cloud (gradients, Hessians or statistics), which are taken in a fixed
     /// order: equal bits here mean equal gradients. Empty before the first step.
     pub sums: &'a [f64],
+    /// What the model wants in the trace, in the order of [`crate::Model::scalars`]; empty before the first step.
+    pub scalars: &'a [f64],
 }
 
 impl<'a, F: Real> StepInfo<'a, F> {
@@ -36,6 +38,7 @@ impl<'a, F: Real> StepInfo<'a, F> {
             metrics: None,
             metrics_time: std::time::Duration::ZERO,
             sums,
+            scalars: &[],
         }
     }
 }

@@ -201,6 +201,8 @@ pub struct TraceRows {
     theta: usize,
     /// Which of [`columns::all`] follow.
     columns: Vec<usize>,
+    /// How many scalars the model has.
+    scalars: usize,
     /// How many metrics the model has, where they are asked for.
     metrics: usize,
     every: u64,
@@ -213,6 +215,7 @@ impl TraceRows {
         TraceRows {
             theta: model.d_theta().min(LISTED),
             columns: recorded.filter(|(_, c)| (c.recorded)(settings)).map(|(i, _)| i).collect(),
+            scalars: model.scalars().len(),
             metrics: traced_metrics(model, settings).len(),
             every: recording.trace_every,
         }
@@ -241,6 +244,10 @@ impl TraceRows {
                 Cell::Empty => line.push(b','),
             }
         }
+        match info.scalars.len() == self.scalars {
+            true => info.scalars.iter().for_each(|v| float(line, *v)),
+            false => line.extend(std::iter::repeat_n(b',', self.scalars)),
+        }
         match info.metrics {
             Some(measured) => measured.values.iter().for_each(|v| float(line, *v)),
             None => line.extend(std::iter::repeat_n(b',', self.metrics)),
@@ -261,6 +268,7 @@ pub fn trace_header<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Strin
     names.extend(model.theta_names().into_iter().take(LISTED));
     let recorded = columns::all::<F>().into_iter().filter(|c| (c.recorded)(settings));
     names.extend(recorded.map(|c| c.name.to_string()));
+    names.extend(model.scalars().iter().map(|scalar| scalar.name.to_string()));
     names.extend(traced_metrics(model, settings));
     let fields: Vec<String> = names.iter().map(|name| csv_field(name)).collect();
     fields.join(",") + "\n"
@@ -293,17 +301,25 @@ fn write_posterior<F: Real, R: BufRead>(
     state: &State<F>,
 ) -> std::io::Result<()> {
     let mut npz = NpzWriter::new(out);
-    let (cloud, kept, d) = (&state.cloud, &state.kept, model.d_x());
-    npz.array("particles", &[cloud.n(), d], cloud.as_slice())?;
+    let (cloud, kept) = (&state.cloud, &state.kept);
+    // The axis of the groups is left out where there is one group, and so is that of their coordinates where each has one.
+    let axes: &[usize] = match (cloud.groups(), model.d_x()) {
+        (1, d) => &[d],
+        (groups, 1) => &[groups],
+        (groups, d) => &[groups, d],
+    };
+    let rows_of = |n: usize| [&[n], axes].concat();
+    npz.begin::<F>("particles", &rows_of(cloud.n()))?;
+    in_pieces(cloud.by_particle(), |piece| npz.values(piece))?;
     if let Some((mean, var)) = posterior_moments(model, state) {
-        npz.array("mean", &[d], &mean)?;
-        npz.array("var", &[d], &var)?;
+        npz.array("mean", axes, &mean)?;
+        npz.array("var", axes, &var)?;
     }
     let mut steps: Vec<u64> =
         kept.sizes.iter().flat_map(|[k, n]| std::iter::repeat_n(*k, *n as usize)).collect();
     if !state.remembered(VARIATIONAL).is_empty() {
         let draws = kept_draws(state);
-        npz.begin::<F>("clouds", &[draws, d])?;
+        npz.begin::<F>("clouds", &rows_of(draws))?;
         let mut written = Ok(());
         variational_draws(settings, state, draws, |x| {
             if written.is_ok() {
@@ -313,7 +329,8 @@ fn write_posterior<F: Real, R: BufRead>(
         written?;
         steps = vec![state.k; draws];
     } else {
-        npz.array("clouds", &[kept.rows(), d], &kept.data)?;
+        npz.begin::<F>("clouds", &rows_of(kept.rows()))?;
+        in_pieces(kept.by_particle(), |piece| npz.values(piece))?;
     }
     npz.integers("clouds_k", &steps)?;
     // The trace is read back row by row: it may be far larger than memory should hold.
@@ -327,5 +344,24 @@ fn write_posterior<F: Real, R: BufRead>(
         npz.values(&row)?;
     }
     npz.strings("x_names", &model.x_names())?;
+    if cloud.groups() > 1 {
+        npz.strings("group_names", &model.group_names())?;
+    }
     npz.finish()
+}
+
+/// Hands values out some thousands at a time.
+fn in_pieces<F: Real>(
+    values: impl Iterator<Item = F>,
+    mut take: impl FnMut(&[F]) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let mut piece = Vec::with_capacity(1 << 14);
+    for value in values {
+        piece.push(value);
+        if piece.len() == piece.capacity() {
+            take(&piece)?;
+            piece.clear();
+        }
+    }
+    take(&piece)
 }

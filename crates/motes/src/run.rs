@@ -9,7 +9,7 @@ use crate::noise::{Noise, Purpose};
 use crate::record::RunDirectory;
 use crate::settings::Settings;
 use crate::step::{Plan, Stepper, Streams};
-use crate::{Error, Flow, Model, Observer, Real, State, StepInfo};
+use crate::{Error, Flow, Model, Observer, Real, State, StepInfo, Stop};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,9 @@ pub fn start_unless<F: Real>(
             adjust_after: u64::MAX,
             batch: settings.batch,
             sizes: &[1],
+            encoder_rate: 0.0,
         };
-        let mut stepper = Stepper::new(model, composition, plan)?;
+        let mut stepper = Stepper::new(model, composition, plan, Stop::default())?;
         let sizes = Settings { step_decay: None, ..settings.clone() }.step_sizes_at(0);
         let mut first = State::initial(model, &single);
         stepper.settle_theta(&mut first, settings.step_size)?;
@@ -73,8 +74,20 @@ pub fn run<F: Real>(
     model: &dyn Model<F>,
     settings: &Settings,
     state: &mut State<F>,
+    directory: Option<&mut RunDirectory>,
+    observers: &mut [&mut dyn Observer<F>],
+) -> Result<(Ended, Duration), Error> {
+    run_unless(model, settings, state, directory, observers, Stop::default())
+}
+
+/// As [`run`], but a step in the middle of a long evaluation is given up soon after the flag is set.
+pub fn run_unless<F: Real>(
+    model: &dyn Model<F>,
+    settings: &Settings,
+    state: &mut State<F>,
     mut directory: Option<&mut RunDirectory>,
     observers: &mut [&mut dyn Observer<F>],
+    stop: Stop<'_>,
 ) -> Result<(Ended, Duration), Error> {
     settings.validate(model)?;
     let composition = settings.composition();
@@ -84,8 +97,9 @@ pub fn run<F: Real>(
         adjust_after: settings.adjust_after,
         batch: settings.batch,
         sizes: &sizes(settings),
+        encoder_rate: if composition.movement == Move::Fresh { settings.encoder_rate } else { 0.0 },
     };
-    let mut stepper = Stepper::new(model, composition, plan)?;
+    let mut stepper = Stepper::new(model, composition, plan, stop)?;
     let mut metrics = TestMetrics::new(model, settings, state.averages.leaves());
     let averages_clouds = composition.averages_clouds();
     let began = Instant::now();
@@ -105,14 +119,23 @@ pub fn run<F: Real>(
     while state.k < settings.steps {
         let sizes = settings.step_sizes_at(state.k);
         let kept = directory.is_some();
-        let moves = stepper.step(state, sizes).map_err(|e| with_suggestion(e, model, settings, kept))?;
+        let moves = match stepper.step(state, sizes) {
+            Err(Error::Stopped) => {
+                let spent = began.elapsed().saturating_sub(metrics.time);
+                if let Some(directory) = directory.as_deref_mut() {
+                    directory.checkpoint(state, spent)?;
+                }
+                return Ok((Ended::Early, spent));
+            }
+            done => done.map_err(|e| with_suggestion(e, model, settings, kept))?,
+        };
         let h = sizes.h;
         grow(state, settings, &mut stepper)?;
         if state.k > settings.burn_in {
             state.averages.add_theta(&state.theta);
             state.batches.add(&state.theta[..state.batches.width()]);
             if averages_clouds {
-                state.averages.add_cloud(&state.cloud, None);
+                state.averages.add_cloud(&state.cloud, stepper.moved());
                 state.kept.offer(state.k, &state.cloud);
                 metrics.accumulate(&state.cloud, &mut state.predictive);
             }
@@ -122,6 +145,7 @@ pub fn run<F: Real>(
         }
         metrics.measure(state.k, &state.cloud);
         let mut info = StepInfo::new(state, h, moves, stepper.sums());
+        info.scalars = stepper.scalars();
         info.metrics = metrics.measured(state.k);
         info.metrics_time = metrics.time;
         if let Some(directory) = directory.as_deref_mut() {
@@ -147,6 +171,12 @@ pub fn run<F: Real>(
             directory.checkpoint(state, spent())?;
         }
     }
+    if composition.draws_afresh() {
+        match stepper.draw_posterior(state, settings.step_sizes_at(state.k)) {
+            Err(Error::Stopped) => return Ok((Ended::Early, began.elapsed().saturating_sub(metrics.time))),
+            done => done.map_err(|e| with_suggestion(e, model, settings, directory.is_some()))?,
+        }
+    }
     Ok((Ended::Complete, began.elapsed().saturating_sub(metrics.time)))
 }
 
@@ -170,8 +200,10 @@ fn grow<F: Real>(
     };
     let noise = Noise::new(settings.seed, Purpose::Grow);
     let old = state.cloud.n();
-    let parent = |i: usize| ((noise.uniform(*k, i as u64) * old as f64) as usize).min(old - 1);
-    state.push_copies(&(old..*n).map(parent).collect::<Vec<_>>());
+    let most = settings.max_particles();
+    let parent = |number: usize| ((noise.uniform(*k, number as u64) * old as f64) as usize).min(old - 1);
+    let parents = |g: usize| (old..*n).map(|i| parent(g * most + i)).collect();
+    state.push_copies(&(0..state.cloud.groups()).map(parents).collect::<Vec<_>>());
     if settings.composition().movement == Move::Chain {
         state.cloud.swap(old - 1, *n - 1); // the next chain starts where this one ended
     }

@@ -9,6 +9,7 @@ pub use words::{
 use serde::{Deserialize, Serialize};
 
 use crate::algorithms::{Algorithm, PGD};
+use crate::moves::Move;
 use crate::rules::Rule;
 use crate::{Error, Model, Real, model::require};
 
@@ -49,7 +50,11 @@ pub struct Settings {
     pub init_particles: InitParticles,
     /// The seed of all randomness.
     pub seed: u64,
-    /// Data terms per mini-batch; `None` for all of them.
+    /// How many moves a particle makes in a step (abp, short-run).
+    pub transitions: u32,
+    /// The learning rate of an inference network (vae).
+    pub encoder_rate: f64,
+    /// Groups per mini-batch, or data terms where there is one group; `None` for all of them.
     pub batch: Option<usize>,
     /// Predictive metrics of the cloud are traced every so many steps; 0 for never.
     pub metrics_every: u64,
@@ -77,6 +82,8 @@ impl Default for Settings {
             init_theta: InitTheta::Model,
             init_particles: InitParticles::Value(0.0),
             seed: 0,
+            transitions: 10,
+            encoder_rate: 1e-3,
             batch: None,
             metrics_every: 0,
             keep_clouds: 1,
@@ -166,6 +173,15 @@ impl Settings {
         if self.warm_start.is_some_and(|w| w.steps == 0) {
             return Err("a warm start of 0 steps does nothing; leave it out or ask for at least 1".into());
         }
+        if self.transitions == 0 {
+            return Err("`transitions=0` leaves the particles where they are; use 1 or more".into());
+        }
+        if !positive(self.encoder_rate) {
+            return Err(format!(
+                "`encoder-rate={}` is not a positive number; use for example 0.001",
+                self.encoder_rate
+            ));
+        }
         if self.batch == Some(0) {
             return Err("`batch=0` leaves no data; use 1 or more, or leave it out".into());
         }
@@ -229,10 +245,7 @@ impl Settings {
                 }
             });
         }
-        if self.init_particles == InitParticles::Prior
-            && !composition.averages_clouds()
-            && composition.has_cloud()
-        {
+        if self.init_particles == InitParticles::Prior && composition.movement == Move::Variational {
             return Err(format!(
                 "{name} starts from a Gaussian around one value; give a number to `init-particles`"
             ));
@@ -253,12 +266,6 @@ impl Settings {
 
     fn check_accept_reject(&self) -> Result<(), String> {
         let composition = self.composition();
-        if self.batch.is_some() && (composition.accepts() || !composition.has_cloud()) {
-            return Err(format!(
-                "accept-reject steps and em need all data, so {} refuses `batch`; leave one of them out",
-                if self.adjust { "`adjust`".into() } else { self.algorithm.to_string() }
-            ));
-        }
         if composition.accepts() && self.adjust_after >= self.steps {
             return Err(format!(
                 "`adjust-after={}` leaves none of {} steps to accept or reject; choose a smaller number",
@@ -267,10 +274,7 @@ impl Settings {
         }
         // A proposal that depends on the past has no reverse.
         let remembers = !matches!(self.preconditioner, Preconditioner::None | Preconditioner::Diagonal);
-        if remembers
-            && composition.movement == crate::moves::Move::WholeCloud
-            && composition.follows_gradient()
-        {
+        if remembers && composition.movement == Move::WholeCloud && composition.follows_gradient() {
             return Err(format!(
                 "{}'s proposal must not depend on the past, so `preconditioner={}` is refused; use none or diagonal",
                 self.algorithm, self.preconditioner
@@ -295,6 +299,17 @@ impl Settings {
                 Rule::Gradient { .. } | Rule::MStep => {}
             }
         }
+        match self.composition().movement {
+            Move::Transitions { fresh: true, .. } => {
+                let remedy = "use `algorithm=abp`, whose particles go on from where they were";
+                require(model.prior(), name, self.algorithm, "a prior sampler", remedy)?;
+            }
+            Move::Fresh => {
+                let remedy = "use `algorithm=pgd`, which needs none";
+                require(model.encoder(), name, self.algorithm, "an inference network", remedy)?;
+            }
+            _ => {}
+        }
         if self.accepts() {
             let remedy = "leave the accept-reject step out: pgd, pqn, pmgd and soul run without `adjust`";
             let given = gives.log_density.then_some(());
@@ -306,12 +321,17 @@ impl Settings {
             require(model.theta_terms(), name, "`preconditioner=diagonal`", piece, remedy)?;
         }
         if let Some(batch) = self.batch {
-            let terms = require(model.data_terms(), name, "`batch`", "mini-batches", "leave it out")?;
-            if batch > terms {
+            let (of, what) = match model.groups() {
+                1 => (model.data_terms(), "data terms"),
+                groups => (Some(groups), "groups"),
+            };
+            let of = require(of, name, "`batch`", "mini-batches", "leave it out")?;
+            if batch > of {
                 return Err(Error::Settings(format!(
-                    "`batch={batch}` is more than the {terms} data terms there are; use a smaller one or leave it out"
+                    "`batch={batch}` is more than the {of} {what} there are; use a smaller one or leave it out"
                 )));
             }
+            self.check_batched(model.groups()).map_err(Error::Settings)?;
         }
         if self.metrics_every > 0 {
             let remedy = "give it one, or leave it out";
@@ -333,6 +353,24 @@ impl Settings {
         Ok(())
     }
 
+    /// Refuses what needs all data at once.
+    fn check_batched(&self, groups: usize) -> Result<(), String> {
+        let composition = self.composition();
+        // A group accepts or rejects by itself; a part of the data terms says nothing of a ratio of densities.
+        let accepts = match groups {
+            1 => composition.accepts(),
+            _ => composition.movement == Move::WholeCloud,
+        };
+        let computes = groups > 1 && composition.theta_is_computed();
+        if accepts || computes || !composition.has_cloud() {
+            return Err(format!(
+                "{} needs all data in each step, so it refuses `batch`; leave one of them out",
+                if self.adjust { "`adjust`".into() } else { self.algorithm.to_string() }
+            ));
+        }
+        Ok(())
+    }
+
     /// The step size that `auto` stands for: at most the model's default, half of 1 over the largest curvature in x,
     /// and, where theta takes plain gradient steps, 1 over the largest curvature in theta.
     pub fn auto_step_size<F: Real>(&self, model: &dyn Model<F>) -> f64 {
@@ -341,11 +379,17 @@ impl Settings {
             h = h.min(0.5 / c);
         }
         if self.plain_gradient() && model.gives().hessian {
-            let x = vec![F::of(0.0); model.d_x()];
-            let theta = self.init_theta.of_model(model, self.seed);
+            let groups: Vec<u32> = (0..model.groups() as u32).collect();
+            let x = vec![F::of(0.0); groups.len() * model.d_x()];
+            let (theta, buffers) = self.init_theta.of_model(model, self.seed);
             let mut matrix = vec![0.0; theta.len() * theta.len()];
-            let mut scratch = vec![F::of(0.0); model.scratch_len(1)];
-            let at = crate::At { theta: &theta, x: &x, batch: None, parallel: true };
+            let mut scratch = vec![F::of(0.0); model.scratch_len(groups.len())];
+            let at = crate::At {
+                buffers: &buffers,
+                groups: &groups,
+                parallel: true,
+                ..crate::At::new(&theta, &x)
+            };
             let want = crate::Want { hessian: Some(&mut matrix), ..crate::Want::nothing(&mut scratch) };
             if model.evaluate(at, want).is_ok() {
                 let largest = crate::rules::row_sum_norm(&matrix, theta.len());
@@ -371,5 +415,5 @@ fn names_of(wanted: impl Fn(&'static Algorithm) -> bool) -> String {
 /// Whether one particle can be moved by the algorithm before a run begins.
 fn can_warm_start(algorithm: &'static Algorithm, settings: &Settings) -> bool {
     let composition = (algorithm.compose)(&Settings { adjust: false, ..settings.clone() });
-    composition.averages_clouds() && !composition.accepts()
+    composition.keeps_particles() && !composition.accepts()
 }

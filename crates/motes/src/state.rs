@@ -8,6 +8,7 @@ use crate::diagnostics::MAX_BATCHES;
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::memory::Shape;
 use crate::noise::{Noise, Purpose};
+use crate::rows::{Blocks, Numbers};
 use crate::settings::{InitParticles, Settings};
 use crate::{Averages, BatchMeans, Cloud, KeptClouds, Model, Real};
 
@@ -21,6 +22,8 @@ pub struct State<F> {
     pub k: u64,
     /// theta_k.
     pub theta: Vec<f64>,
+    /// What the model remembers from step to step.
+    pub buffers: Vec<f64>,
     /// X_k^{1:N}; empty for EM.
     pub cloud: Cloud<F>,
     /// What rule and move remember, by name.
@@ -44,7 +47,7 @@ pub enum Per {
     Theta,
     /// A coordinate of a particle: it grows with the cloud.
     Row,
-    /// A latent coordinate.
+    /// A latent coordinate of a group.
     Coordinate,
     /// A leaf of a group, or a coordinate of one: sums that know nothing of other leaves.
     Cell,
@@ -90,9 +93,10 @@ pub(crate) enum ValuesMut<'a, F> {
 macro_rules! arrays {
     ($state:expr, $values:ident) => {{
         let (kept_room, means_room) = ($state.kept.room(), $state.batches.room());
-        let State { theta, cloud, memory, predictive, averages, batches, kept, .. } = $state;
-        let Cloud { data: cloud, d, room, .. } = cloud;
-        let (d, room) = (*d, *room);
+        let State { theta, buffers, cloud, memory, predictive, averages, batches, kept, .. } = $state;
+        let Cloud { data: cloud, groups, d, room } = cloud;
+        // A particle has so many numbers in all groups.
+        let (d, room) = (*groups * *d, *room);
         let fixed = |name, per, values| Array { name, per, values, grows: None };
         let grows = |name, per, values, room, row| Array { name, per, values, grows: Some((room, row)) };
         let Averages { theta: mean_theta, counts, shift, x, x2, .. } = averages;
@@ -101,6 +105,7 @@ macro_rules! arrays {
         let KeptClouds { sizes, data, .. } = kept;
         let mut list = vec![
             fixed("theta", Per::Theta, $values::Double(theta)),
+            fixed("buffers", Per::Other, $values::Double(buffers)),
             fixed("averages.theta", Per::Theta, $values::Double(mean_theta)),
             fixed("averages.counts", Per::Cell, $values::Double(counts)),
             fixed("averages.shift", Per::Cell, $values::Double(shift)),
@@ -144,11 +149,13 @@ pub(crate) fn recall<'a, const N: usize>(
 /// anything up to 2^64: the products saturate.
 pub(crate) fn planned(shape: Shape, settings: &Settings) -> Vec<(&'static str, Per, u128)> {
     let composition = settings.composition();
-    let (d_theta, d_x, real) = (shape.d_theta as u128, shape.d_x as u128, shape.real_bytes as u128);
+    let (d_theta, groups, real) = (shape.d_theta as u128, shape.groups as u128, shape.real_bytes as u128);
+    let d_x = (shape.d_x as u128).saturating_mul(groups);
     let n = if composition.has_cloud() { settings.max_particles() as u128 } else { 0 };
     let row = d_x.saturating_mul(real);
     let (cloud, averaged) = (n.saturating_mul(row), if composition.averages_clouds() { d_x } else { 0 });
-    let leaves = Leaves::most(1, n, real);
+    let leaves = Leaves::most(groups, n, real);
+    let cells = groups.saturating_mul(leaves);
     let moments = averaged.saturating_mul(leaves).saturating_mul(8);
     let listed = d_theta.min(LISTED as u128);
     let keeps = averaged > 0 && settings.keep_clouds > 0;
@@ -156,8 +163,9 @@ pub(crate) fn planned(shape: Shape, settings: &Settings) -> Vec<(&'static str, P
     let kept = if keeps && kept >= n { kept } else { 0 };
     let mut list = vec![
         ("theta", Per::Theta, 8 * d_theta),
+        ("buffers", Per::Other, 8 * shape.buffers as u128),
         ("averages.theta", Per::Theta, 8 * d_theta),
-        ("averages.counts", Per::Cell, if averaged > 0 { leaves.saturating_mul(8) } else { 0 }),
+        ("averages.counts", Per::Cell, if averaged > 0 { cells.saturating_mul(8) } else { 0 }),
         ("averages.shift", Per::Cell, moments),
         ("averages.x", Per::Cell, moments),
         ("averages.x2", Per::Cell, moments),
@@ -194,8 +202,8 @@ impl<F: Real> State<F> {
         self.memory.iter().find(|m| m.name == name).map_or(&[], |m| &m.values)
     }
 
-    /// Adds copies of particles, with all that there is for each.
-    pub(crate) fn push_copies(&mut self, parents: &[usize]) {
+    /// Adds copies of particles, with all that there is for each: `parents[g]` are those of group g.
+    pub(crate) fn push_copies(&mut self, parents: &[Vec<usize>]) {
         let n = self.cloud.n();
         for array in self.arrays_mut().into_iter().filter(|a| a.per == Per::Row) {
             match array.values {
@@ -209,25 +217,42 @@ impl<F: Real> State<F> {
     /// Starts from where a single particle went: its theta, and copies of it with all that there is for each.
     pub(crate) fn start_from(&mut self, single: &State<F>) {
         self.theta.copy_from_slice(&single.theta);
+        self.buffers.copy_from_slice(&single.buffers);
+        let groups = self.cloud.groups();
         let rows = self.arrays_mut().into_iter().filter(|a| a.per == Per::Row);
         for array in rows {
             let of_one = single.arrays().into_iter().find(|a| a.name == array.name).map(|a| a.values);
             match (array.values, of_one) {
-                (ValuesMut::Double(to), Some(Values::Double(from))) => repeat(from, to),
-                (ValuesMut::Particle(to), Some(Values::Particle(from))) => repeat(from, to),
+                (ValuesMut::Double(to), Some(Values::Double(from))) => repeat(from, to, groups),
+                (ValuesMut::Particle(to), Some(Values::Particle(from))) => repeat(from, to, groups),
                 _ => {}
             }
         }
     }
 }
 
-fn push_copies<T: Copy>(values: &mut Vec<T>, n: usize, parents: &[usize]) {
-    let width = values.len() / n;
-    parents.iter().for_each(|p| values.extend_from_within(p * width..(p + 1) * width));
+fn push_copies<T: Copy>(values: &mut Vec<T>, n: usize, parents: &[Vec<usize>]) {
+    let groups = parents.len();
+    let width = values.len() / (n * groups);
+    let grown = n + parents[0].len();
+    let Some(filler) = values.first().copied() else { return };
+    values.resize(groups * grown * width, filler);
+    // From the last group on, so that none is overwritten before it has moved.
+    for (g, parents) in parents.iter().enumerate().rev() {
+        let to = g * grown * width;
+        values.copy_within(g * n * width..(g + 1) * n * width, to);
+        for (i, parent) in parents.iter().enumerate() {
+            let from = to + parent * width;
+            values.copy_within(from..from + width, to + (n + i) * width);
+        }
+    }
 }
 
-fn repeat<T: Copy>(from: &[T], to: &mut [T]) {
-    to.chunks_exact_mut(from.len().max(1)).for_each(|to| to.copy_from_slice(from));
+fn repeat<T: Copy>(from: &[T], to: &mut [T], groups: usize) {
+    let (one, all) = ((from.len() / groups).max(1), (to.len() / groups).max(1));
+    for (from, to) in from.chunks_exact(one).zip(to.chunks_exact_mut(all)) {
+        to.chunks_exact_mut(one).for_each(|to| to.copy_from_slice(from));
+    }
 }
 
 /// How often moves were accepted.
@@ -295,26 +320,28 @@ impl Default for Acceptance {
 impl<F: Real> State<F> {
     /// The state before the first step: initial values, no averages.
     pub fn initial(model: &dyn Model<F>, settings: &Settings) -> Self {
-        let (d_theta, d_x) = (model.d_theta(), model.d_x());
+        let (d_theta, groups, d_x) = (model.d_theta(), model.groups(), model.d_x());
         let n = if settings.has_cloud() { settings.particles } else { 0 };
-        let theta = settings.init_theta.of_model(model, settings.seed);
+        let (theta, buffers) = settings.init_theta.of_model(model, settings.seed);
         let most = if n > 0 { settings.max_particles() } else { 0 };
-        let leaves = Leaves::new::<F>(1, most, model.particles_per_block(most));
+        let leaves = Leaves::new::<F>(groups, most, Blocks::new(model, groups, most).rows);
         let start = match settings.init_particles {
             InitParticles::Value(v) => v,
             InitParticles::Prior => 0.0,
         };
-        let mut cloud = Cloud::filled(1, n, d_x, start, most);
+        let mut cloud = Cloud::filled(groups, n, d_x, start, most);
         if let (InitParticles::Prior, Some(prior)) = (settings.init_particles, model.prior()) {
             let noise = Noise::new(settings.seed, Purpose::Prior);
-            F::normals(&noise, 0, 0, cloud.as_mut_slice());
-            prior.map_normals(&theta, cloud.as_mut_slice());
+            let all: Vec<u32> = (0..groups as u32).collect();
+            let numbers = Numbers { groups: &all, first: 0, most, together: n == most };
+            numbers.normals(&noise, 0, d_x, cloud.as_mut_slice());
+            prior.map_normals(&theta, &all, cloud.as_mut_slice());
         }
         let remember = |(name, per, width): (&'static str, Per, usize)| {
             let count = match per {
                 Per::Theta => d_theta,
-                Per::Coordinate => d_x,
-                Per::Row => n * d_x,
+                Per::Coordinate => groups * d_x,
+                Per::Row => n * groups * d_x,
                 Per::Cell | Per::Other => 1,
             };
             Remembered { name, per, values: vec![0.0; width * count] }
@@ -329,11 +356,17 @@ impl<F: Real> State<F> {
             k: 0,
             predictive: vec![0.0; leaves.count * model.predictive().map_or(0, |p| p.state_len())],
             memory,
-            averages: Averages::new(d_theta, 1, if settings.averages_clouds() { d_x } else { 0 }, leaves),
+            averages: Averages::new(
+                d_theta,
+                groups,
+                if settings.averages_clouds() { d_x } else { 0 },
+                leaves,
+            ),
             batches: BatchMeans::new(d_theta.min(LISTED)),
-            kept: KeptClouds::new(settings, d_x),
+            kept: KeptClouds::new(settings, groups, d_x),
             acceptance: Acceptance::new(),
             theta,
+            buffers,
             cloud,
         }
     }
@@ -347,7 +380,7 @@ mod tests {
     use crate::{At, ModelError, Want};
 
     /// Nothing but dimensions.
-    struct Sized([usize; 2]);
+    struct Sized([usize; 3]);
 
     impl Model<f32> for Sized {
         fn name(&self) -> &str {
@@ -359,6 +392,12 @@ mod tests {
         fn d_x(&self) -> usize {
             self.0[1]
         }
+        fn groups(&self) -> usize {
+            self.0[2]
+        }
+        fn buffers(&self) -> usize {
+            5
+        }
         fn evaluate(&self, _: At<'_, f32>, _: Want<'_, f32>) -> Result<(), ModelError> {
             Ok(())
         }
@@ -367,7 +406,8 @@ mod tests {
     #[test]
     fn what_is_planned_is_what_there_is() {
         for algorithm in ALGORITHMS {
-            for ([d_theta, d_x], particles) in [([2, 7], 5), ([3000, 40_000], 300)] {
+            for (sizes, particles) in [([2, 7, 1], 5), ([3000, 40_000, 1], 300), ([3, 2, 60], 9)] {
+                let [d_theta, d_x, groups] = sizes;
                 let settings = Settings {
                     algorithm,
                     particles,
@@ -376,8 +416,8 @@ mod tests {
                     variational_adam: true,
                     ..Settings::default()
                 };
-                let state = State::initial(&Sized([d_theta, d_x]), &settings);
-                let shape = Shape { d_theta, d_x, data_bytes: 0, real_bytes: 4 };
+                let state = State::initial(&Sized(sizes), &settings);
+                let shape = Shape { d_theta, d_x, groups, buffers: 5, data_bytes: 0, real_bytes: 4 };
                 let planned = planned(shape, &settings);
                 for array in state.arrays() {
                     let (bytes, len) = match array.values {

@@ -1,16 +1,17 @@
 //! One step: the cloud moves, what moves theta is collected, theta moves.
 
-use std::ops::Range;
+use std::sync::{Mutex, MutexGuard};
 
-use crate::algorithms::{Composition, PRECONDITIONER};
+use crate::algorithms::{Collect, Composition, PRECONDITIONER};
 use crate::batches::Batches;
-use crate::blocks::{INLINE_NANOSECONDS, PerWorker, for_each, sum_slots};
+use crate::blocks::{PerWorker, for_each, sum_slots};
 use crate::moves::langevin::Trouble;
 use crate::moves::{Move, Moves};
 use crate::noise::{Noise, Purpose};
+use crate::rows::{Blocks, Numbers};
 use crate::rules::{Rule, ThetaStep, maximise};
 use crate::state::recall;
-use crate::{At, Error, Model, ModelError, Real, State, Want};
+use crate::{At, Error, Model, ModelError, Real, State, Stop, Want};
 
 /// Advances a state by one step. It owns workspace, never truth: a stepper made anew continues with the same bits.
 pub struct Stepper<'m, F: Real> {
@@ -18,8 +19,16 @@ pub struct Stepper<'m, F: Real> {
     /// Steps before accept-reject begins.
     adjust_after: u64,
     /// The order in which data are visited, if in mini-batches.
-    pub(crate) batches: Option<Batches>,
-    /// A slot per block: sums over its particles, then what an accept-reject step counts or sums.
+    batches: Option<Batches>,
+    /// The groups that move in this step: all, or those of the batch.
+    groups: Vec<u32>,
+    /// The data terms of this step's batch, where terms are batched.
+    terms: Vec<u32>,
+    /// How many groups move at once.
+    at_once: usize,
+    /// The groups of a batch while they move: they are taken back last, so that a step that is given up leaves no trace.
+    lent: Vec<F>,
+    /// A slot per block: sums over its rows, then what an accept-reject step counts or sums.
     pub(crate) slots: Vec<f64>,
     /// The proposed cloud, where the whole cloud is accepted or rejected; the gradients of a variational move.
     pub(crate) proposal: Vec<F>,
@@ -27,6 +36,8 @@ pub struct Stepper<'m, F: Real> {
     pub(crate) psi: Vec<f64>,
     /// Where a variational Gaussian goes: the gradients in its means and variances.
     pub(crate) directions: Vec<f64>,
+    /// One particle of each group, as a chain moves it.
+    pub(crate) chain: Vec<F>,
 }
 
 /// What all blocks of a step share.
@@ -37,12 +48,35 @@ pub(crate) struct Kit<'m, F: Real> {
     pub accept: Noise,
     pub on_theta: Noise,
     pub workers: PerWorker<Worker<F>>,
-    /// How the cloud at hand is cut.
+    /// How the rows at hand are cut.
     pub blocks: Blocks,
-    /// How many numbers the rule sums over the blocks.
+    /// The largest number of particles that there will be: it addresses the noise.
+    pub most: usize,
+    /// How many numbers the rule sums over the blocks, and how many the model wants in the trace.
     pub sums_len: usize,
-    /// The length of a block's slot: the sums, then two numbers for accept-reject steps.
+    pub scalars_len: usize,
+    /// The length of a block's slot: the sums, the scalars, then two numbers for accept-reject steps.
     pub width: usize,
+    /// What the model remembers after this step.
+    buffers: Mutex<Vec<f64>>,
+    /// Whether batches are of groups, not of data terms.
+    batches_groups: bool,
+    /// The learning rate of an inference network.
+    encoder_rate: f64,
+    pub seed: u64,
+    pub stop: Stop<'m>,
+}
+
+/// What a step works on.
+pub(crate) struct Field<'a, F> {
+    pub k: u64,
+    pub theta: &'a [f64],
+    pub buffers: &'a [f64],
+    /// The groups at hand.
+    pub groups: &'a [u32],
+    pub terms: Option<&'a [u32]>,
+    /// Their rows.
+    pub x: &'a mut [F],
 }
 
 /// What one worker needs while it evaluates a block.
@@ -54,12 +88,14 @@ pub(crate) struct Worker<F> {
     pub proposal_grad: Vec<F>,
     pub log_density: Vec<f64>,
     pub log_ratio: Vec<f64>,
+    pub uniforms: Vec<f64>,
 }
 
 impl<F: Real> Worker<F> {
-    pub fn new(model: &dyn Model<F>, block: usize, accepts: bool) -> Self {
-        let len = block * model.d_x();
+    pub fn new(model: &dyn Model<F>, rows: usize, accepts: bool) -> Self {
+        let len = rows * model.d_x();
         let proposals = if accepts { len } else { 0 };
+        let judged = if accepts { rows } else { 0 };
         // Written to, so that the system hands the memory out now and not in the first steps.
         let zeros = |len| {
             let mut memory = Vec::with_capacity(len);
@@ -68,11 +104,12 @@ impl<F: Real> Worker<F> {
         };
         Worker {
             grad: zeros(len),
-            scratch: zeros(model.scratch_len(block)),
+            scratch: zeros(model.scratch_len(rows)),
             proposal: zeros(proposals),
             proposal_grad: zeros(proposals),
-            log_density: vec![0.0; block],
-            log_ratio: vec![0.0; block],
+            log_density: vec![0.0; judged],
+            log_ratio: vec![0.0; judged],
+            uniforms: vec![0.0; judged],
         }
     }
 }
@@ -104,31 +141,54 @@ pub struct Plan<'a> {
     pub streams: Streams,
     /// Steps before accept-reject begins.
     pub adjust_after: u64,
-    /// Data terms per mini-batch.
+    /// Groups per mini-batch, or data terms where there is one group.
     pub batch: Option<usize>,
     /// All the numbers of particles that there will be.
     pub sizes: &'a [usize],
+    /// The learning rate of an inference network.
+    pub encoder_rate: f64,
 }
 
 impl<'m, F: Real> Stepper<'m, F> {
-    /// A stepper for clouds of the given sizes. Must be made inside [`crate::Pool::install`].
-    pub fn new(model: &'m dyn Model<F>, composition: Composition, plan: Plan<'_>) -> Result<Self, Error> {
+    /// A stepper for clouds of the given sizes, whose steps may be told to stop. Must be made inside
+    /// [`crate::Pool::install`].
+    pub fn new(
+        model: &'m dyn Model<F>,
+        composition: Composition,
+        plan: Plan<'_>,
+        stop: Stop<'m>,
+    ) -> Result<Self, Error> {
         composition.refuse_nonsense()?;
+        let missing = match composition.movement {
+            Move::Fresh if model.encoder().is_none() => "an inference network",
+            Move::Transitions { fresh: true, .. } if model.prior().is_none() => "a prior sampler",
+            _ => "",
+        };
+        if !missing.is_empty() {
+            let sentence =
+                format!("the model {} lacks {missing} to draw from; choose another move", model.name());
+            return Err(Error::Settings(sentence));
+        }
         let [particles, accept, on_theta] = match plan.streams {
             Streams::Run => [Purpose::Particles, Purpose::Accept, Purpose::Theta],
             Streams::WarmStart => [Purpose::WarmStart, Purpose::WarmStartAccept, Purpose::WarmStartTheta],
         }
         .map(|purpose| Noise::new(plan.seed, purpose));
-        let cuts = || plan.sizes.iter().map(|n| Blocks::new(model, *n));
-        let block = cuts().map(|b| b.rows).max().unwrap_or(0);
+        let (movement, d) = (composition.movement, model.d_x());
+        let batches_groups = plan.batch.is_some() && model.groups() > 1;
+        let groups = if batches_groups { plan.batch.unwrap_or(0) } else { model.groups() };
+        let cuts = || plan.sizes.iter().map(|n| Blocks::new(model, groups, *n));
+        let chained = if movement == Move::Chain { groups } else { 0 };
+        let rows = cuts().map(|b| b.rows).max().unwrap_or(0).max(chained);
         let slots = cuts().map(|b| b.count).max().unwrap_or(0);
-        let n = plan.sizes.iter().copied().max().unwrap_or(0);
-        let movement = composition.movement;
+        let most = plan.sizes.iter().copied().max().unwrap_or(0);
         let accepts = matches!(movement, Move::Mala | Move::WholeCloud);
         let whole = matches!(movement, Move::WholeCloud | Move::Variational);
-        let sums_len = composition.rule.sums_len(model);
+        let (sums_len, scalars_len) = (composition.rule.sums_len(model), model.scalars().len());
         // D_theta at least for the gradients of a numerical M-step.
-        let width = sums_len.max(if composition.rule == Rule::MStep { model.d_theta() } else { 0 }) + 2;
+        let numerical = if composition.rule == Rule::MStep { model.d_theta() } else { 0 };
+        let width = (sums_len + scalars_len).max(numerical) + 2;
+        let terms = if batches_groups { Some(model.groups()) } else { model.data_terms() };
         Ok(Stepper {
             kit: Kit {
                 model,
@@ -136,71 +196,157 @@ impl<'m, F: Real> Stepper<'m, F> {
                 noise: particles,
                 accept,
                 on_theta,
-                workers: PerWorker::new(|| Worker::new(model, block, accepts)),
-                blocks: Blocks::new(model, 0),
+                workers: PerWorker::new(|| Worker::new(model, rows, accepts)),
+                blocks: Blocks::new(model, 0, 0),
+                most,
                 sums_len,
+                scalars_len,
                 width,
+                buffers: Mutex::new(vec![0.0; model.buffers()]),
+                batches_groups,
+                encoder_rate: plan.encoder_rate,
+                seed: plan.seed,
+                stop,
             },
             adjust_after: plan.adjust_after,
-            batches: plan.batch.zip(model.data_terms()).map(|(b, terms)| Batches::new(plan.seed, terms, b)),
+            batches: plan.batch.zip(terms).map(|(b, terms)| Batches::new(plan.seed, terms, b)),
+            groups: (0..model.groups() as u32).collect(),
+            terms: Vec::new(),
+            at_once: groups,
+            lent: Vec::new(),
             // One more for the state of a chain at hand.
             slots: vec![0.0; (slots + usize::from(movement == Move::Chain)) * width],
-            proposal: if whole { vec![F::of(0.0); n * model.d_x()] } else { Vec::new() },
+            proposal: if whole { vec![F::of(0.0); groups * most * d] } else { Vec::new() },
             psi: vec![0.0; model.d_theta()],
-            directions: vec![0.0; if movement == Move::Variational { 2 * model.d_x() } else { 0 }],
+            directions: vec![0.0; if movement == Move::Variational { 2 * groups * d } else { 0 }],
+            chain: vec![F::of(0.0); chained * d],
         })
     }
 
-    /// One step, from (theta_k, X_k) to (theta_{k+1}, X_{k+1}).
+    /// One step, from (theta_k, X_k) to (theta_{k+1}, X_{k+1}). A step that is stopped leaves no trace.
     pub fn step(&mut self, state: &mut State<F>, sizes: StepSizes) -> Result<Moves, Error> {
-        let h = sizes.h;
-        let accepting = state.k >= self.adjust_after;
-        self.kit.cut(state.cloud.n());
         if let Some(batches) = &mut self.batches {
             batches.seek(state.k);
+            let chosen = if self.kit.batches_groups { &mut self.groups } else { &mut self.terms };
+            chosen.clear();
+            chosen.extend_from_slice(batches.current());
         }
-        let first = self.kit.composition.theta_first();
-        if first {
-            self.theta_before_the_move(state, sizes)?;
-        }
-        let moves = match self.kit.composition.movement {
-            Move::Nothing => Moves::default(),
-            Move::Chain => self.chain_step(state, h)?,
-            Move::Variational => self.variational_step(state, h)?,
-            Move::Mala if accepting => self.langevin_step(state, h, true)?,
-            Move::WholeCloud if accepting => {
-                let moves = self.whole_cloud_step(state, sizes)?;
-                return self.end(state, h, moves);
+        let moves = self.on_the_rows(state, |stepper, state, chosen, x| {
+            let moves = stepper.advance(state, chosen, x, sizes)?;
+            let norm = max_abs(&state.theta);
+            if norm.is_nan() || norm > F::LIMIT {
+                return Err(diverged(state.k, "|theta|", norm, sizes.h));
             }
-            Move::Ula | Move::Mala | Move::WholeCloud => self.langevin_step(state, h, false)?,
-        };
-        if first {
-            state.theta.copy_from_slice(&self.psi);
-        } else {
-            self.update_theta(state, sizes)?;
-        }
-        self.end(state, h, moves)
-    }
-
-    /// Counts the step, unless theta has left every reasonable range.
-    fn end(&self, state: &mut State<F>, h: f64, moves: Moves) -> Result<Moves, Error> {
-        let norm = max_abs(&state.theta);
-        if norm.is_nan() || norm > F::LIMIT {
-            return Err(diverged(state.k, "|theta|", norm, h));
+            Ok(moves)
+        })?;
+        if self.kit.model.buffers() > 0 {
+            state.buffers.copy_from_slice(&self.kit.new_buffers());
         }
         state.k += 1;
         Ok(moves)
     }
 
-    /// theta_{k+1} from (theta_k, X_k) in a pass of its own, for moves that cannot collect on their way.
-    fn theta_before_the_move(&mut self, state: &mut State<F>, sizes: StepSizes) -> Result<(), Error> {
+    /// Lends the rows of the groups at hand, and takes them back if all goes well. Where all groups move, and nothing can
+    /// stop in between, they are lent without a copy.
+    fn on_the_rows<T>(
+        &mut self,
+        state: &mut State<F>,
+        work: impl FnOnce(&mut Self, &mut State<F>, Chosen<'_>, &mut [F]) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let (groups, terms) = (std::mem::take(&mut self.groups), std::mem::take(&mut self.terms));
+        let (n, d) = (state.cloud.n(), state.cloud.d());
+        self.kit.cut(groups.len(), n);
+        let copies = self.kit.batches_groups || self.kit.model.whole_batch();
+        let mut x = match copies {
+            true => std::mem::take(&mut self.lent),
+            false => std::mem::take(&mut state.cloud.data),
+        };
+        if copies {
+            x.clear();
+            groups.iter().for_each(|g| x.extend_from_slice(state.cloud.group(*g as usize)));
+        }
+        let of_terms = (self.batches.is_some() && !self.kit.batches_groups).then_some(&terms[..]);
+        let done = work(self, state, Chosen { groups: &groups, terms: of_terms }, &mut x);
+        match copies {
+            true => {
+                if done.is_ok() {
+                    for (g, x) in groups.iter().zip(x.chunks_exact((n * d).max(1))) {
+                        let to = *g as usize * n * d;
+                        state.cloud.data[to..to + n * d].copy_from_slice(x);
+                    }
+                }
+                self.lent = x;
+            }
+            false => state.cloud.data = x,
+        }
+        (self.groups, self.terms) = (groups, terms);
+        done
+    }
+
+    /// Moves particles and theta.
+    fn advance(
+        &mut self,
+        state: &mut State<F>,
+        chosen: Chosen<'_>,
+        x: &mut [F],
+        sizes: StepSizes,
+    ) -> Result<Moves, Error> {
+        let (composition, h) = (self.kit.composition, sizes.h);
+        let accepting = state.k >= self.adjust_after;
+        if composition.theta_first() {
+            self.collect(state, chosen, x, h)?;
+            self.new_theta(state, chosen, x, sizes)?;
+        }
         let k = state.k;
-        let batch = self.batches.as_ref().map(|b| b.current());
-        self.kit
-            .collect(&state.theta, batch, state.cloud.as_slice(), &mut self.slots)
-            .map_err(|e| e.at(k, sizes.h))?;
-        self.psi.copy_from_slice(&state.theta);
-        self.kit.update(state, sizes, &mut self.slots, &mut self.psi)
+        let collect = composition.collect();
+        let State { theta, buffers, memory, .. } = &mut *state;
+        let mut field = Field { k, theta, buffers, groups: chosen.groups, terms: chosen.terms, x };
+        let moves = match composition.movement {
+            Move::Nothing => Moves::default(),
+            Move::Chain => self.chain_step(field, h)?,
+            Move::Variational => self.variational_step(field, memory, h)?,
+            Move::Mala if accepting => self.langevin_step(&mut field, k, h, true, collect)?,
+            Move::WholeCloud if accepting => return self.whole_cloud_step(state, chosen, x, sizes),
+            Move::Ula | Move::Mala | Move::WholeCloud => {
+                self.langevin_step(&mut field, k, h, false, collect)?
+            }
+            Move::Transitions { .. } | Move::Fresh => {
+                self.draw(&mut field, h, &Noise::new(self.kit.seed, Purpose::Variational), k)?;
+                if collect == Collect::After {
+                    self.collect(state, chosen, x, h)?;
+                }
+                Moves::default()
+            }
+        };
+        if !composition.theta_first() {
+            self.new_theta(state, chosen, x, sizes)?;
+        }
+        state.theta.copy_from_slice(&self.psi);
+        Ok(moves)
+    }
+
+    /// Draws the latent variables of all groups anew, for moves that keep no particles from step to step: what stands
+    /// for the posterior at the end of a run.
+    pub fn draw_posterior(&mut self, state: &mut State<F>, sizes: StepSizes) -> Result<(), Error> {
+        let all: Vec<u32> = (0..state.cloud.groups() as u32).collect();
+        let noise = Noise::new(self.kit.seed, Purpose::Encoder);
+        for groups in all.chunks(self.at_once.max(1)) {
+            self.groups.clear();
+            self.groups.extend_from_slice(groups);
+            self.on_the_rows(state, |stepper, state, chosen, x| {
+                let State { theta, buffers, k, .. } = &*state;
+                let mut field =
+                    Field { k: *k, theta, buffers, groups: chosen.groups, terms: chosen.terms, x };
+                stepper.draw(&mut field, sizes.h, &noise, 0)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Fills the slots with what moves theta.
+    fn collect(&mut self, state: &State<F>, chosen: Chosen<'_>, x: &[F], h: f64) -> Result<(), Error> {
+        let State { theta, buffers, k, .. } = state;
+        self.kit.collect(theta, buffers, chosen, x, &mut self.slots).map_err(|e| e.at(*k, h))
     }
 
     /// theta_*(x^{1:N}) for the state's cloud, where theta follows from it; else nothing happens. The step size h is for
@@ -209,10 +355,17 @@ impl<'m, F: Real> Stepper<'m, F> {
         if self.kit.composition.rule != Rule::MStep {
             return Ok(());
         }
-        self.kit.cut(state.cloud.n());
-        let x = state.cloud.as_slice();
-        self.kit.collect(&state.theta, None, x, &mut self.slots).map_err(|e| e.at(state.k, h))?;
-        self.update_theta(state, StepSizes { h, rate: h })
+        self.on_the_rows(state, |stepper, state, chosen, x| {
+            stepper.collect(state, Chosen { terms: None, ..chosen }, x, h)?;
+            stepper.new_theta(state, chosen, x, StepSizes { h, rate: h })
+        })?;
+        state.theta.copy_from_slice(&self.psi);
+        Ok(())
+    }
+
+    /// The groups that moved in the last step; `None` for all.
+    pub fn moved(&self) -> Option<&[u32]> {
+        self.kit.batches_groups.then_some(&self.groups)
     }
 
     /// The sums that moved theta in the last step.
@@ -220,111 +373,172 @@ impl<'m, F: Real> Stepper<'m, F> {
         &self.slots[..self.kit.sums_len.min(self.slots.len())]
     }
 
-    /// Moves theta by the sums in the slots, or by the M-step.
-    fn update_theta(&mut self, state: &mut State<F>, sizes: StepSizes) -> Result<(), Error> {
-        self.psi.copy_from_slice(&state.theta);
-        self.kit.update(state, sizes, &mut self.slots, &mut self.psi)?;
-        state.theta.copy_from_slice(&self.psi);
-        Ok(())
+    /// The model's scalars of the last step.
+    pub fn scalars(&self) -> &[f64] {
+        let Kit { sums_len, scalars_len, .. } = self.kit;
+        self.slots.get(sums_len..sums_len + scalars_len).unwrap_or(&[])
+    }
+
+    /// Makes psi of theta by the sums in the slots, or by the M-step for the rows x.
+    fn new_theta(
+        &mut self,
+        state: &mut State<F>,
+        chosen: Chosen<'_>,
+        x: &[F],
+        sizes: StepSizes,
+    ) -> Result<(), Error> {
+        let State { memory, k, theta, .. } = state;
+        self.psi.copy_from_slice(theta);
+        let [memory] = recall(memory, [PRECONDITIONER]);
+        self.kit.update(*k, sizes, (x, chosen), &mut self.slots, &mut self.psi, memory)
     }
 }
 
+/// The part of the data and latent variables that a step is about.
+#[derive(Clone, Copy)]
+pub(crate) struct Chosen<'a> {
+    pub groups: &'a [u32],
+    pub terms: Option<&'a [u32]>,
+}
+
 impl<F: Real> Kit<'_, F> {
-    /// Cuts n particles into blocks.
-    fn cut(&mut self, n: usize) {
-        if self.blocks.n != n {
-            self.blocks = Blocks::new(self.model, n);
+    /// Cuts the rows of so many groups with n particles into blocks.
+    fn cut(&mut self, groups: usize, n: usize) {
+        if (self.blocks.groups, self.blocks.n) != (groups, n) {
+            self.blocks = Blocks::new(self.model, groups, n);
         }
     }
 
-    /// Asks the model, and has it write into `sums`, where given, a block's share of what moves theta. Nothing that
-    /// moves theta is collected anywhere else.
+    /// Which noise belongs to block b of the given groups.
+    pub fn numbers<'a>(&self, b: usize, groups: &'a [u32]) -> Numbers<'a> {
+        let (groups, first) = self.blocks.groups_of(b, groups);
+        let together = !self.batches_groups && self.blocks.n == self.most;
+        Numbers { groups, first, most: self.most, together }
+    }
+
+    /// Asks the model, and has it write into `sums`, where given, a block's share of what moves theta and of what the model
+    /// wants in the trace. Nothing that moves theta is collected anywhere else.
     pub fn ask<'a>(
         &self,
         at: At<'_, F>,
         mut want: Want<'a, F>,
         sums: Option<&'a mut [f64]>,
     ) -> Result<(), ModelError> {
-        if let Some(sums) = sums {
-            let d = at.theta.len();
-            match self.composition.rule {
-                Rule::Gradient { .. } => want.grad_theta = Some(&mut sums[..d]),
-                Rule::Newton => {
-                    let (gradient, hessian) = sums.split_at_mut(d);
-                    want.grad_theta = Some(gradient);
-                    want.hessian = Some(&mut hessian[..d * d]);
-                }
-                Rule::MStep => {
-                    if let Some(m) = self.model.m_step() {
-                        m.statistics(at.x, &mut sums[..m.statistics_len()])?;
-                    }
-                }
-                Rule::ExactEm => {}
-            }
+        let Some(sums) = sums else {
+            return if want.is_empty() { Ok(()) } else { self.model.evaluate(at, want) };
+        };
+        let d = at.theta.len();
+        let (sums, scalars) = sums.split_at_mut(self.sums_len);
+        if self.scalars_len > 0 {
+            want.scalars = Some(&mut scalars[..self.scalars_len]);
         }
-        if want.is_empty() { Ok(()) } else { self.model.evaluate(at, want) }
+        match self.composition.rule {
+            Rule::Gradient { .. } => want.grad_theta = Some(&mut sums[..d]),
+            Rule::Newton => {
+                let (gradient, hessian) = sums.split_at_mut(d);
+                want.grad_theta = Some(gradient);
+                want.hessian = Some(&mut hessian[..d * d]);
+            }
+            Rule::MStep => {
+                if let Some(m) = self.model.m_step() {
+                    m.statistics(at, &mut sums[..m.statistics_len()])?;
+                }
+            }
+            Rule::ExactEm => {}
+        }
+        if self.model.buffers() == 0 {
+            return if want.is_empty() { Ok(()) } else { self.model.evaluate(at, want) };
+        }
+        let mut buffers = self.new_buffers();
+        let Want { log_density, grad_x, grad_theta, scores, hessian, scalars, scratch, .. } = want;
+        let buffers = Some(&mut buffers[..]);
+        let want = Want { log_density, grad_x, grad_theta, scores, hessian, buffers, scalars, scratch };
+        self.model.evaluate(at, want)
     }
 
-    /// Fills the slots with what moves theta, at the cloud x.
+    fn new_buffers(&self) -> MutexGuard<'_, Vec<f64>> {
+        self.buffers.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Fills the slots with what moves theta, at the rows x.
     fn collect(
         &self,
         theta: &[f64],
-        batch: Option<&[u32]>,
+        buffers: &[f64],
+        chosen: Chosen<'_>,
         x: &[F],
         slots: &mut [f64],
     ) -> Result<(), Trouble> {
         let (blocks, d) = (self.blocks, self.model.d_x());
         for_each(blocks.parallel, (&mut slots[..blocks.count * self.width], self.width), |b, slot| {
             let rows = blocks.range(b);
-            let x = &x[rows.start * d..rows.end * d];
-            let at = At { theta, x, batch, parallel: blocks.count == 1 };
+            let at = At {
+                theta,
+                buffers,
+                groups: blocks.groups_of(b, chosen.groups).0,
+                x: &x[rows.start * d..rows.end * d],
+                terms: chosen.terms,
+                parallel: blocks.count == 1,
+                stop: self.stop,
+            };
             let worker = &mut *self.workers.get();
-            self.ask(at, Want::nothing(&mut worker.scratch), Some(&mut slot[..self.sums_len]))?;
+            self.ask(at, Want::nothing(&mut worker.scratch), Some(self.summed(slot)))?;
             Ok(())
         })
     }
 
-    /// Moves theta by the sums in the slots, or by the M-step for the state's cloud.
-    fn update(
-        &self,
-        state: &mut State<F>,
-        sizes: StepSizes,
-        slots: &mut [f64],
-        theta: &mut [f64],
-    ) -> Result<(), Error> {
-        let State { cloud, memory, k, .. } = state;
-        let [memory] = recall(memory, [PRECONDITIONER]);
-        self.update_by(*k, sizes, cloud.as_slice(), slots, theta, memory)
+    /// The part of a slot that is summed over the blocks.
+    pub fn summed<'a>(&self, slot: &'a mut [f64]) -> &'a mut [f64] {
+        &mut slot[..self.sums_len + self.scalars_len]
     }
 
-    /// The same for any cloud x.
-    pub fn update_by(
+    /// Moves theta by the sums in the slots, or by the M-step for the rows x of all groups.
+    pub fn update(
         &self,
         k: u64,
         StepSizes { h, rate }: StepSizes,
-        x: &[F],
+        (x, chosen): (&[F], Chosen<'_>),
         slots: &mut [f64],
         theta: &mut [f64],
         memory: &mut [f64],
     ) -> Result<(), Error> {
         let rule = self.composition.rule;
         if rule == Rule::MStep && self.model.m_step().is_none() {
-            return self.numerical_m_step(k, h, x, slots, theta);
+            return self.numerical_m_step(k, h, (x, chosen), slots, theta);
         }
         let sums: &mut [f64] = match self.blocks.count {
             0 => &mut [],
-            count => &mut sum_slots(&mut slots[..count * self.width], self.width)[..self.sums_len],
+            count => {
+                let slots = &mut slots[..count * self.width];
+                let (sums, rest) = sum_slots(slots, self.width).split_at_mut(self.sums_len);
+                self.model.finish_scalars(self.blocks.groups * self.blocks.n, &mut rest[..self.scalars_len]);
+                sums
+            }
         };
-        let step = ThetaStep { k, h, rate, n: self.blocks.n, noise: &self.on_theta, sums, theta, memory };
+        if self.batches_groups {
+            let share = self.model.groups() as f64 / self.blocks.groups as f64;
+            sums.iter_mut().for_each(|s| *s *= share);
+        }
+        let step = ThetaStep {
+            k,
+            h,
+            rate,
+            encoder_rate: self.encoder_rate,
+            n: self.blocks.n,
+            noise: &self.on_theta,
+            sums,
+            theta,
+            memory,
+        };
         rule.update(self.model, step)
     }
 
-    /// Maximises the mean of l over the cloud x by its gradients.
+    /// Maximises the mean of l over the rows x by its gradients.
     fn numerical_m_step(
         &self,
         k: u64,
         h: f64,
-        x: &[F],
+        (x, chosen): (&[F], Chosen<'_>),
         slots: &mut [f64],
         theta: &mut [f64],
     ) -> Result<(), Error> {
@@ -334,9 +548,13 @@ impl<F: Real> Kit<'_, F> {
         let mean_gradient = |theta: &[f64], out: &mut [f64]| {
             for_each(blocks.parallel, (&mut *slots, width), |b, slot| {
                 let rows = blocks.range(b);
-                let x = &x[rows.start * d..rows.end * d];
                 let worker = &mut *self.workers.get();
-                let at = At { theta, x, batch: None, parallel: blocks.count == 1 };
+                let at = At {
+                    groups: blocks.groups_of(b, chosen.groups).0,
+                    parallel: blocks.count == 1,
+                    stop: self.stop,
+                    ..At::new(theta, &x[rows.start * d..rows.end * d])
+                };
                 model.evaluate(at, Want { grad_theta: Some(slot), ..Want::nothing(&mut worker.scratch) })
             })?;
             let sums = sum_slots(slots, width);
@@ -357,27 +575,4 @@ pub(crate) fn max_abs<F: Real>(values: &[F]) -> f64 {
 /// A divergence on the way from k to k + 1; the run loop replaces the suggestion by one that knows the model.
 pub(crate) fn diverged(k: u64, what: &'static str, norm: f64, h: f64) -> Error {
     Error::Diverged { step: k + 1, what, norm, h, suggestion: h / 2.0, kept: false }
-}
-
-/// How n particles are cut into blocks.
-#[derive(Clone, Copy)]
-pub(crate) struct Blocks {
-    pub n: usize,
-    pub rows: usize,
-    pub count: usize,
-    pub parallel: bool,
-}
-
-impl Blocks {
-    pub fn new<F: Real>(model: &dyn Model<F>, n: usize) -> Self {
-        let rows = model.particles_per_block(n).clamp(1, n.max(1));
-        let count = n.div_ceil(rows);
-        let work = n as f64 * model.nanoseconds_per_particle();
-        Blocks { n, rows, count, parallel: count > 1 && work > INLINE_NANOSECONDS }
-    }
-
-    /// Particles of block b.
-    pub fn range(&self, b: usize) -> Range<usize> {
-        b * self.rows..((b + 1) * self.rows).min(self.n)
-    }
 }

@@ -11,7 +11,7 @@ use crate::algorithms::VARIATIONAL;
 use crate::files::{Durable, write_atomically};
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::metrics::{accumulate, merged};
-use crate::model::Predictive;
+use crate::model::{Predictive, full_names};
 use crate::moves::{draw, softplus};
 use crate::noise::{Noise, Purpose};
 use crate::settings::Settings;
@@ -42,8 +42,10 @@ pub struct Summary {
     pub step_size: Option<f64>,
     /// The number of parameters, listed or not.
     pub d_theta: usize,
-    /// The number of latent coordinates, listed or not.
+    /// The number of latent coordinates of each group, listed or not.
     pub d_x: usize,
+    /// The number of groups.
+    pub groups: usize,
     /// Parameter estimates.
     pub theta: ThetaSummary,
     /// Posterior moments of each latent coordinate.
@@ -81,8 +83,11 @@ pub struct ThetaSummary {
 /// Posterior moments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PosteriorSummary {
-    /// A name per coordinate.
+    /// A name per coordinate, group by group.
     pub names: Vec<String>,
+    /// A name per group; null where there is one.
+    #[serde(default)]
+    pub groups: Option<Vec<String>>,
     /// Mean of each coordinate.
     #[serde(deserialize_with = "numbers")]
     pub mean: Vec<f64>,
@@ -207,6 +212,7 @@ impl Summary {
             step_size: sampled.then_some(settings.step_size),
             d_theta: state.theta.len(),
             d_x: model.d_x(),
+            groups: model.groups(),
             theta: ThetaSummary {
                 names: model.theta_names().into_iter().take(LISTED).collect(),
                 last: state.theta[..listed].to_vec(),
@@ -215,7 +221,12 @@ impl Summary {
                     .map(|i| state.batches.variance_of_mean(i).filter(|_| sampled).map(f64::sqrt))
                     .collect(),
             },
-            posterior: moments.map(|(mean, var)| PosteriorSummary { names: model.x_names(), mean, var }),
+            posterior: moments.map(|(mean, var)| PosteriorSummary {
+                names: full_names(model),
+                groups: (model.groups() > 1).then(|| model.group_names()),
+                mean,
+                var,
+            }),
             metrics: metrics(model, settings, state),
             predict_with: PredictWith::of(model, state),
             data: None,
@@ -276,10 +287,12 @@ impl Summary {
             ("diagnostics.drift", d.drift.len(), listed, true),
         ];
         if let Some(p) = &self.posterior {
+            let all = self.d_x.saturating_mul(self.groups);
             lists.extend([
-                ("posterior.names", p.names.len(), self.d_x, false),
-                ("posterior.mean", p.mean.len(), self.d_x, false),
-                ("posterior.var", p.var.len(), self.d_x, false),
+                ("posterior.names", p.names.len(), all, false),
+                ("posterior.mean", p.mean.len(), all, false),
+                ("posterior.var", p.var.len(), all, false),
+                ("posterior.groups", p.groups.as_ref().map_or(self.groups, Vec::len), self.groups, false),
             ]);
         }
         match lists.iter().find(|(_, len, want, optional)| len != want && !(*optional && *len == 0)) {
@@ -320,14 +333,15 @@ fn maybe_numbers<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Vec<f64>
 pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Option<(Vec<f64>, Vec<f64>)> {
     let gaussian = state.remembered(VARIATIONAL);
     if !gaussian.is_empty() {
-        let (mu, s) = gaussian.split_at(model.d_x());
+        let (mu, s) = gaussian.split_at(gaussian.len() / 2);
         return Some((mu.to_vec(), s.iter().map(|s| softplus(*s)).collect()));
     }
     if state.cloud.n() > 0 {
         return state.averages.posterior();
     }
     model.exact_em().map(|em| {
-        let (mut mean, mut variance) = (vec![0.0; model.d_x()], vec![0.0; model.d_x()]);
+        let d = model.groups() * model.d_x();
+        let (mut mean, mut variance) = (vec![0.0; d], vec![0.0; d]);
         em.posterior(&state.theta, &mut mean, &mut variance);
         (mean, variance)
     })
@@ -357,7 +371,7 @@ const VARIATIONAL_DRAWS: usize = 20_100;
 
 /// How many draws from the variational Gaussian are kept as its clouds.
 pub(crate) fn kept_draws<F: Real>(state: &State<F>) -> usize {
-    MAX_PARTICLES.min(MAX_BYTES / (state.cloud.d() * size_of::<F>()).max(1)).max(1)
+    MAX_PARTICLES.min(MAX_BYTES / (state.cloud.width() * size_of::<F>()).max(1)).max(1)
 }
 
 /// Hands out draws from the variational Gaussian, a few at a time.
@@ -368,7 +382,7 @@ pub(crate) fn variational_draws<F: Real>(
     mut take: impl FnMut(&[F]),
 ) {
     const CHUNK: usize = 100;
-    let d = state.cloud.d();
+    let d = state.cloud.width();
     let (mu, s) = state.remembered(VARIATIONAL).split_at(d);
     let noise = Noise::new(settings.seed, Purpose::Variational);
     let mut x = vec![F::of(0.0); CHUNK.min(count) * d];

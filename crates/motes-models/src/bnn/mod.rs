@@ -11,7 +11,7 @@ mod turn;
 use std::str::FromStr;
 
 use motes::blocks::INLINE_NANOSECONDS;
-use motes::model::{MStep, Predictive, Prior};
+use motes::model::{Draws, MStep, Predictive};
 use motes::settings::unknown;
 use motes::{At, Gives, Model, ModelError, Real, Want};
 use serde::{Deserialize, Serialize};
@@ -175,7 +175,7 @@ impl<F: Real> Bnn<F> {
 
     /// Whether one particle is worth more than one thread.
     fn parallel(&self, at: &At<'_, F>) -> bool {
-        at.parallel && self.nanoseconds_per_particle() > 2.0 * INLINE_NANOSECONDS
+        at.parallel && self.nanoseconds_per_row() > 2.0 * INLINE_NANOSECONDS
     }
 
     fn check_batch(&self, batch: Option<&[u32]>) -> Result<(), ModelError> {
@@ -250,11 +250,11 @@ impl<F: Real> Model<F> for Bnn<F> {
     }
 
     /// One particle, unless the network is tiny: particles share nothing but the features, which stream by anyway.
-    fn particles_per_block(&self, _n: usize) -> usize {
-        (100_000.0 / self.nanoseconds_per_particle()).max(1.0) as usize
+    fn rows_per_block(&self, _n: usize) -> usize {
+        (100_000.0 / self.nanoseconds_per_row()).max(1.0) as usize
     }
 
-    fn nanoseconds_per_particle(&self) -> f64 {
+    fn nanoseconds_per_row(&self) -> f64 {
         // Some 80 Gflop/s in single precision, half of it in double.
         let products = size_of::<F>() as f64 / 160.0 * (self.hidden * self.design.work()) as f64;
         let rest = self.d_x() + self.labels.len() * self.hidden * self.classes;
@@ -266,8 +266,8 @@ impl<F: Real> Model<F> for Bnn<F> {
     }
 
     fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
-        self.check_batch(at.batch)?;
-        let Want { mut log_density, mut grad_x, grad_theta, mut scores, hessian, scratch } = want;
+        self.check_batch(at.terms)?;
+        let Want { mut log_density, mut grad_x, grad_theta, mut scores, hessian, scratch, .. } = want;
         let precision = [0, 1].map(|i| (-2.0 * at.theta[i]).exp());
         let (pass, parallel) = (self.pass(), self.parallel(&at));
         let squared = grad_theta.is_some() || scores.is_some();
@@ -277,12 +277,12 @@ impl<F: Real> Model<F> for Bnn<F> {
             let likelihood = log_density.as_deref_mut().map(|l| &mut l[n]);
             let of_x = match grad_x.as_deref_mut().map(|g| &mut g[n * x.len()..(n + 1) * x.len()]) {
                 Some(grad) => {
-                    let data = Terms { labels: &self.labels, batch: at.batch };
+                    let data = Terms { labels: &self.labels, batch: at.terms };
                     pass.gradient(x, data, precision, parallel, grad, likelihood, scratch)
                 }
                 None => {
                     if let Some(likelihood) = likelihood {
-                        *likelihood = pass.log_likelihood(x, &self.labels, at.batch, parallel, scratch);
+                        *likelihood = pass.log_likelihood(x, &self.labels, at.terms, parallel, scratch);
                     }
                     if squared { pass.squares(x) } else { [0.0; 2] }
                 }
@@ -327,7 +327,7 @@ impl<F: Real> Model<F> for Bnn<F> {
         Some(self)
     }
 
-    fn prior(&self) -> Option<&dyn Prior<F>> {
+    fn prior(&self) -> Option<&dyn Draws<F>> {
         Some(self)
     }
 
@@ -349,7 +349,8 @@ impl<F: Real> MStep<F> for Bnn<F> {
         2
     }
 
-    fn statistics(&self, x: &[F], out: &mut [f64]) -> Result<(), ModelError> {
+    fn statistics(&self, at: At<'_, F>, out: &mut [f64]) -> Result<(), ModelError> {
+        let x = at.x;
         out.fill(0.0);
         for x in self.particles(x) {
             out.iter_mut().zip(self.squares(x)).for_each(|(o, s)| *o += s);
@@ -371,8 +372,8 @@ impl<F: Real> MStep<F> for Bnn<F> {
     }
 }
 
-impl<F: Real> Prior<F> for Bnn<F> {
-    fn map_normals(&self, theta: &[f64], x: &mut [F]) {
+impl<F: Real> Draws<F> for Bnn<F> {
+    fn map_normals(&self, theta: &[f64], _groups: &[u32], x: &mut [F]) {
         let scales = [0, 1].map(|i| F::of(theta[i].exp()));
         for x in x.chunks_exact_mut(self.d_w() + self.classes * self.hidden) {
             let (w, v) = x.split_at_mut(self.d_w());

@@ -1,7 +1,5 @@
 //! What a generator model needs of a network: decode latents, and differentiate a loss of the decoded images.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 /// Which statistics batch normalisation uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -37,16 +35,7 @@ pub struct Wanted<'a> {
     pub stop: Stop<'a>,
 }
 
-/// A flag by which long work may be told to end early; by default there is none. Once set it must stay set.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stop<'a>(pub Option<&'a AtomicBool>);
-
-impl Stop<'_> {
-    /// Whether the work is to end.
-    pub fn is_set(self) -> bool {
-        self.0.is_some_and(|flag| flag.load(Ordering::Relaxed))
-    }
-}
+pub use motes::Stop;
 
 /// A network that decodes latents x into images f(x). Other networks and other engines can take its place.
 ///

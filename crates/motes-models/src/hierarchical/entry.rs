@@ -33,6 +33,8 @@ crate::options! {
             true_theta: f64 => "T" signed;
             /// The seed that data are generated with [default: 0]
             data_seed: u64 => "S";
+            /// 1 for all latent variables in one group, which move, and are accepted or rejected, together [default: each its own]
+            groups: usize => "1";
         }
     }
 }
@@ -74,11 +76,23 @@ impl registry::Entry for Entry {
     fn shape_before_data(&self, options: &Table, real_bytes: usize) -> Shape {
         let dim = options.get("dim").and_then(Value::as_u64).map_or(DIM, |d| d as usize);
         let d = if options.contains_key("data") { 1 } else { dim };
-        Shape { d_theta: 1, d_x: d, data_bytes: (8 + 8 + real_bytes as u128) * d as u128, real_bytes }
+        Shape {
+            d_theta: 1,
+            d_x: 1,
+            groups: d,
+            buffers: 0,
+            data_bytes: (8 + 8 + real_bytes as u128) * d as u128,
+            real_bytes,
+        }
     }
 
     fn load(&self, options: Table, given: Given) -> Result<Arc<dyn Problem>, Error> {
         let options = Options::of(&options)?;
+        if let Some(groups) = options.groups.filter(|groups| *groups != 1) {
+            return Err(
+                format!("`groups={groups}` is not 1; leave it out for a group a latent variable").into()
+            );
+        }
         Ok(Arc::new(match given {
             Given::Options => Observations::read(options)?,
             Given::Observations(y) => Observations { y, options, sha256: None, notes: Vec::new() },
@@ -137,7 +151,10 @@ impl Observations {
     }
 
     fn build<F: Real>(&self) -> Result<Arc<dyn Model<F>>, Error> {
-        Ok(Arc::new(Hierarchical::new(&self.y)))
+        Ok(match self.options.groups {
+            Some(1) => Arc::new(Hierarchical::new(&self.y)),
+            _ => Arc::new(Hierarchical::grouped(&self.y)),
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod entry;
 
-use motes::model::{ExactEm, MStep, Prior};
+use motes::model::{Draws, ExactEm, MStep};
 use motes::noise::{Noise, Purpose};
 use motes::simd::{dispatch, sum_lanes};
 use motes::{At, Gives, Model, ModelError, Real, Want};
@@ -22,10 +22,12 @@ pub struct Hierarchical<F> {
     y: Vec<F>,
     y_mean: f64,
     terms: [f64; 1],
+    /// Whether each latent variable is a group of its own.
+    grouped: bool,
 }
 
 impl<F: Real> Hierarchical<F> {
-    /// The model for observations y, of which there must be at least one.
+    /// The model for observations y, of which there must be at least one, with all latent variables in one group.
     pub fn new(y: &[f64]) -> Self {
         assert!(!y.is_empty(), "the hierarchical model needs at least one observation");
         let to_whole_lanes = LANES >> y.len().trailing_zeros().min(LANES.trailing_zeros());
@@ -35,7 +37,13 @@ impl<F: Real> Hierarchical<F> {
             y: std::iter::repeat_n(y, copies).flatten().map(|v| F::of(*v)).collect(),
             y_mean: y.iter().sum::<f64>() / y.len() as f64,
             terms: [y.len() as f64],
+            grouped: false,
         }
+    }
+
+    /// The same model with each latent variable as a group of its own: they are independent given theta.
+    pub fn grouped(y: &[f64]) -> Self {
+        Hierarchical { grouped: true, ..Self::new(y) }
     }
 
     /// Draws y from the model at the given theta, as App. hier does.
@@ -69,15 +77,22 @@ impl<F: Real> Model<F> for Hierarchical<F> {
     }
 
     fn d_x(&self) -> usize {
-        self.d
+        if self.grouped { 1 } else { self.d }
     }
 
-    fn nanoseconds_per_particle(&self) -> f64 {
-        1.5 * self.d as f64
+    fn groups(&self) -> usize {
+        if self.grouped { self.d } else { 1 }
+    }
+
+    fn nanoseconds_per_row(&self) -> f64 {
+        1.5 * self.d_x() as f64
     }
 
     /// Eq. hiergradients.
     fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
+        if self.grouped {
+            return self.evaluate_groups(at, want);
+        }
         let (theta, rows) = (at.theta[0], at.x.chunks_exact(self.d));
         let sum_of_x = match want.grad_x {
             Some(grad_x) => gradients(at.x, &self.y, F::of(theta), grad_x),
@@ -131,8 +146,48 @@ impl<F: Real> Model<F> for Hierarchical<F> {
         Some(self)
     }
 
-    fn prior(&self) -> Option<&dyn Prior<F>> {
+    fn prior(&self) -> Option<&dyn Draws<F>> {
         Some(self)
+    }
+}
+
+impl<F: Real> Hierarchical<F> {
+    /// Eq. hiergradients, group by group.
+    fn evaluate_groups(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
+        let theta = at.theta[0];
+        let mut sum_of_x = 0.0;
+        match want.grad_x {
+            Some(grad_x) => {
+                let each = at.x.len() / at.groups.len();
+                for ((g, x), grad) in at.by_group().zip(grad_x.chunks_exact_mut(each)) {
+                    sum_of_x += gradients_of_one(x, self.y[g], F::of(theta), grad);
+                }
+            }
+            None if want.grad_theta.is_some() => {
+                sum_of_x = at.by_group().map(|(_, x)| sum(x, x.len())).sum();
+            }
+            None => {}
+        }
+        if let Some(grad_theta) = want.grad_theta {
+            grad_theta[0] = sum_of_x - at.x.len() as f64 * theta;
+        }
+        if let Some(scores) = want.scores {
+            scores.iter_mut().zip(at.x).for_each(|(score, x)| *score = x.f64() - theta);
+        }
+        if let Some(hessian) = want.hessian {
+            hessian[0] = -(at.x.len() as f64);
+        }
+        if let Some(log_density) = want.log_density {
+            let each = at.x.len() / at.groups.len();
+            for ((g, x), out) in at.by_group().zip(log_density.chunks_exact_mut(each)) {
+                let y = self.y[g].f64();
+                for (x, out) in x.iter().zip(out) {
+                    let (prior, error) = (x.f64() - theta, y - x.f64());
+                    *out = -0.5 * (prior * prior + error * error);
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -141,8 +196,8 @@ impl<F: Real> MStep<F> for Hierarchical<F> {
         1
     }
 
-    fn statistics(&self, x: &[F], out: &mut [f64]) -> Result<(), ModelError> {
-        out[0] = sum(x, x.len());
+    fn statistics(&self, at: At<'_, F>, out: &mut [f64]) -> Result<(), ModelError> {
+        out[0] = sum(at.x, at.x.len());
         Ok(())
     }
 
@@ -166,8 +221,8 @@ impl<F: Real> ExactEm for Hierarchical<F> {
     }
 }
 
-impl<F: Real> Prior<F> for Hierarchical<F> {
-    fn map_normals(&self, theta: &[f64], x: &mut [F]) {
+impl<F: Real> Draws<F> for Hierarchical<F> {
+    fn map_normals(&self, theta: &[f64], _groups: &[u32], x: &mut [F]) {
         x.iter_mut().for_each(|x| *x += F::of(theta[0]));
     }
 }
@@ -205,6 +260,20 @@ fn gradients_of_chunks<'a, F: Real, const N: usize>(
         }
     }
     (x_rest, y_rest, grad_rest)
+}
+
+dispatch! {
+    /// Writes y + theta - 2x for one y and returns the sum of x, with the bits of [`sum`].
+    fn gradients_of_one<F: Real>(x: &[F], y: F, theta: F, grad: &mut [F]) -> f64 = gradients_of_one_kernel
+}
+
+#[inline(always)]
+fn gradients_of_one_kernel<F: Real, const FMA: bool>(x: &[F], y: F, theta: F, grad: &mut [F]) -> f64 {
+    let shared = y + theta;
+    for (x, grad) in x.iter().zip(grad) {
+        *grad = shared - (*x + *x);
+    }
+    sum_kernel::<F, FMA>(x, x.len())
 }
 
 dispatch! {

@@ -11,7 +11,7 @@ use std::f64::consts::LN_2;
 use std::sync::OnceLock;
 
 use bytemuck::{cast_slice_mut, pod_align_to_mut};
-use motes::model::{MStep, Predictive, Prior};
+use motes::model::{Draws, MStep, Predictive};
 use motes::{At, Gives, Model, ModelError, Real, Want};
 
 use crate::data::{Classification, DataError};
@@ -117,7 +117,7 @@ impl<F: Real> Logistic<F> {
 
     /// Writes the likelihood's sums for each particle into `out`, without the factor of a mini-batch, which is returned.
     fn likelihood(&self, sum: Sum, at: At<'_, F>, space: &mut [Line], out: &mut [f64]) -> f64 {
-        match at.batch {
+        match at.terms {
             None => {
                 self.rows.sums(sum, self.rows.weights(), at.x, at.parallel, space, out);
                 1.0
@@ -148,7 +148,7 @@ impl<F: Real> Model<F> for Logistic<F> {
     }
 
     /// Many rows are best passed once, with all particles: then the rows, not the particles, are shared out to the threads.
-    fn particles_per_block(&self, n: usize) -> usize {
+    fn rows_per_block(&self, n: usize) -> usize {
         if self.rows.many() {
             return n.min(MOST_COORDINATES / self.d()).max(1);
         }
@@ -156,7 +156,7 @@ impl<F: Real> Model<F> for Logistic<F> {
             .clamp(*PER_BLOCK.start(), *PER_BLOCK.end())
     }
 
-    fn nanoseconds_per_particle(&self) -> f64 {
+    fn nanoseconds_per_row(&self) -> f64 {
         self.rows.nanoseconds()
     }
 
@@ -243,7 +243,7 @@ impl<F: Real> Model<F> for Logistic<F> {
         Some(self)
     }
 
-    fn prior(&self) -> Option<&dyn Prior<F>> {
+    fn prior(&self) -> Option<&dyn Draws<F>> {
         Some(self)
     }
 
@@ -261,7 +261,8 @@ impl<F: Real> MStep<F> for Logistic<F> {
         1
     }
 
-    fn statistics(&self, x: &[F], out: &mut [f64]) -> Result<(), ModelError> {
+    fn statistics(&self, at: At<'_, F>, out: &mut [f64]) -> Result<(), ModelError> {
+        let x = at.x;
         let tied = x.chunks_exact(self.d()).flat_map(|x| &x[..self.tied]);
         out[0] = tied.map(|x| x.f64()).sum();
         Ok(())
@@ -274,8 +275,8 @@ impl<F: Real> MStep<F> for Logistic<F> {
     }
 }
 
-impl<F: Real> Prior<F> for Logistic<F> {
-    fn map_normals(&self, theta: &[f64], x: &mut [F]) {
+impl<F: Real> Draws<F> for Logistic<F> {
+    fn map_normals(&self, theta: &[f64], _groups: &[u32], x: &mut [F]) {
         let deviation = self.variance.sqrt();
         for x in x.chunks_exact_mut(self.d()) {
             for (i, x) in x.iter_mut().enumerate() {

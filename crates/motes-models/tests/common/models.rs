@@ -1,6 +1,6 @@
 //! Models derived from the toy model: with capabilities taken away, a false Hessian, or half the noise.
 
-use motes::model::{ExactEm, MStep, Prior};
+use motes::model::{Draws, ExactEm, MStep};
 use motes::{At, Model, ModelError, Real, Want};
 use motes_models::Hierarchical;
 
@@ -43,8 +43,8 @@ impl<F: Real> Model<F> for Reduced<F> {
     fn d_x(&self) -> usize {
         self.inner.d_x()
     }
-    fn nanoseconds_per_particle(&self) -> f64 {
-        self.inner.nanoseconds_per_particle()
+    fn nanoseconds_per_row(&self) -> f64 {
+        self.inner.nanoseconds_per_row()
     }
     fn evaluate(&self, at: At<'_, F>, mut want: Want<'_, F>) -> Result<(), ModelError> {
         if let Gives::Hessian(value) = self.gives
@@ -73,7 +73,7 @@ impl<F: Real> Model<F> for Reduced<F> {
     fn exact_em(&self) -> Option<&dyn ExactEm> {
         self.unless_gradients_only(self.inner.exact_em())
     }
-    fn prior(&self) -> Option<&dyn Prior<F>> {
+    fn prior(&self) -> Option<&dyn Draws<F>> {
         self.unless_gradients_only(self.inner.prior())
     }
 }
@@ -114,7 +114,7 @@ impl<F: Real> Model<F> for Quiet<F> {
             grad_theta,
             scores,
             hessian, // depends on the number of particles alone
-            scratch: &mut [],
+            ..Want::nothing(&mut [])
         };
         self.0.evaluate(At { x, ..at }, of_inner)?;
         grad_x.into_iter().flatten().for_each(|g| *g = *g + *g);
@@ -136,8 +136,8 @@ impl<F: Real> MStep<F> for Quiet<F> {
     fn statistics_len(&self) -> usize {
         1
     }
-    fn statistics(&self, z: &[F], out: &mut [f64]) -> Result<(), ModelError> {
-        self.0.inner.statistics(z, out)?;
+    fn statistics(&self, at: At<'_, F>, out: &mut [f64]) -> Result<(), ModelError> {
+        self.0.inner.statistics(at, out)?;
         out[0] *= 0.5; // the statistic is the sum of the coordinates
         Ok(())
     }

@@ -96,18 +96,48 @@ pub struct ThetaStep {
 
 /// Langevin moves of n particles, theta from the old ones or (`first`) from the new ones.
 pub fn langevin(theta: ThetaStep, first: bool, n: usize, h: f64, d: usize) -> Stationary {
-    let (c, r, w) = (theta.c, 1.0 - 2.0 * h, 2.0 * h / (n * d) as f64);
+    transitions(theta, first, n, h, d, 1)
+}
+
+/// The same with `count` moves of the particles in a step.
+pub fn transitions(theta: ThetaStep, first: bool, n: usize, h: f64, d: usize, count: i32) -> Stationary {
+    let r = (1.0 - 2.0 * h).powi(count);
+    let w = (1.0 - r * r) / (2.0 * (1.0 - h)) / (n * d) as f64;
+    linear(theta, first, [(1.0 - r) / 2.0, r, w], deviations(n, h, d))
+}
+
+/// The same from the prior in each step. Coordinate d of a particle then starts (theta_* - y_d)/2 away from where it would
+/// be by symmetry; `offset` is the mean of the squares of that.
+pub fn short_run(
+    theta: ThetaStep,
+    first: bool,
+    n: usize,
+    h: f64,
+    d: usize,
+    (count, offset): (i32, f64),
+) -> Stationary {
+    let r = (1.0 - 2.0 * h).powi(count);
+    let of_one = r * r + (1.0 - r * r) / (2.0 * (1.0 - h));
+    let nd = (n * d) as f64;
+    let apart = (1.0 - 1.0 / nd) * of_one + r * r * offset;
+    linear(theta, first, [(1.0 + r) / 2.0, 0.0, of_one / nd], apart)
+}
+
+/// nu' = a e + b nu plus noise of variance w, theta from the old nu or (`first`) from the new one; `apart` is the mean square
+/// of u_nd - nu.
+fn linear(theta: ThetaStep, first: bool, [a, b, w]: [f64; 3], apart: f64) -> Stationary {
+    let c = theta.c;
     let (matrix, noise): (Matrix, Matrix) = if first {
         (
-            [[1.0 - c + c * h, c * r, 0.0], [h, r, 0.0], [0.0; 3]],
+            [[1.0 - c + c * a, c * b, 0.0], [a, b, 0.0], [0.0; 3]],
             [[c * c * w, c * w, 0.0], [c * w, w, 0.0], [0.0; 3]],
         )
     } else {
-        ([[1.0 - c, c, 0.0], [h, r, 0.0], [0.0; 3]], [[0.0; 3], [0.0, w, 0.0], [0.0; 3]])
+        ([[1.0 - c, c, 0.0], [a, b, 0.0], [0.0; 3]], [[0.0; 3], [0.0, w, 0.0], [0.0; 3]])
     };
     let on_theta: Matrix = [[theta.q, 0.0, 0.0], [0.0; 3], [0.0; 3]];
     let s = stationary(&matrix, &sum(&noise, &on_theta));
-    Stationary { theta: s[0][0], x: s[1][1] + deviations(n, h, d), rho: radius(&matrix) }
+    Stationary { theta: s[0][0], x: s[1][1] + apart, rho: radius(&matrix) }
 }
 
 /// A chain of n serial moves at e from the last state of the one before, theta from the old or (`first`) the new chain.

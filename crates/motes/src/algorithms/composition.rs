@@ -55,6 +55,16 @@ impl Composition {
         !matches!(self.movement, Move::Nothing | Move::Variational)
     }
 
+    /// Whether particles go on from where they were, so that there may be more of them later, or a run to start them from.
+    pub fn keeps_particles(&self) -> bool {
+        self.averages_clouds() && !self.draws_afresh()
+    }
+
+    /// Whether particles are drawn anew in each step, without regard to where they were.
+    pub fn draws_afresh(&self) -> bool {
+        matches!(self.movement, Move::Fresh | Move::Transitions { fresh: true, .. })
+    }
+
     /// Whether there is any accept-reject step.
     pub fn accepts(&self) -> bool {
         matches!(self.movement, Move::Mala | Move::WholeCloud)
@@ -74,7 +84,10 @@ impl Composition {
     pub fn memory(&self, settings: &Settings) -> Vec<(&'static str, Per, usize)> {
         let mut list = Vec::new();
         if let Rule::Gradient { preconditioner, .. } = self.rule {
-            list.push((PRECONDITIONER, Per::Theta, crate::rules::memory_len(preconditioner, 1)));
+            // An inference network is moved by Adam, whatever moves the rest.
+            let least = if self.movement == Move::Fresh { 2 } else { 0 };
+            let width = crate::rules::memory_len(preconditioner, 1).max(least);
+            list.push((PRECONDITIONER, Per::Theta, width));
         }
         if self.movement == Move::Variational {
             list.push((VARIATIONAL, Per::Coordinate, 2));
@@ -106,7 +119,8 @@ impl Composition {
     /// way, and an M-step may need all of it at once.
     pub(crate) fn theta_first(&self) -> bool {
         let moves = matches!(self.movement, Move::Ula | Move::Mala);
-        self.order == Order::Together && (self.movement == Move::Chain || (moves && self.rule == Rule::MStep))
+        let forgets = matches!(self.movement, Move::Chain | Move::Transitions { .. } | Move::Fresh);
+        self.order == Order::Together && (forgets || (moves && self.rule == Rule::MStep))
     }
 
     /// Refuses what cannot be: every other combination of rule, move and order works.
@@ -147,8 +161,12 @@ impl Settings {
         let now = self.composition();
         let differ = |a: Settings, b: Settings| a.composition() != b.composition();
         match setting {
-            "particles" | "step-size" | "step-decay" | "init-particles" | "batch" => now.has_cloud(),
-            "grow" | "warm-start" => now.averages_clouds(),
+            "particles" | "batch" => now.has_cloud(),
+            "step-size" | "step-decay" => now.has_cloud() && now.movement != Move::Fresh,
+            "init-particles" => now.has_cloud() && !now.draws_afresh(),
+            "grow" | "warm-start" => now.keeps_particles(),
+            "transitions" => matches!(now.movement, Move::Transitions { .. }),
+            "encoder-rate" => now.movement == Move::Fresh,
             "adjust" => {
                 differ(Settings { adjust: true, ..self.clone() }, Settings { adjust: false, ..self.clone() })
             }

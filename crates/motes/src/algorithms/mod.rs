@@ -1,6 +1,7 @@
 //! Named algorithms: each is a composition of a theta-rule, a particle move and their order, in a file of its own and a
 //! line of [`ALGORITHMS`].
 
+mod abp;
 mod composition;
 mod em;
 mod ipla;
@@ -10,8 +11,11 @@ mod mean_field;
 mod pgd;
 mod pmgd;
 mod pqn;
+mod short_run;
 mod soul;
+mod vae;
 
+pub use abp::ABP;
 pub(crate) use composition::{Collect, PRECONDITIONER, VARIATIONAL, VARIATIONAL_ADAM};
 pub use composition::{Composition, Order};
 pub use em::EM;
@@ -22,7 +26,9 @@ pub use mean_field::MEAN_FIELD;
 pub use pgd::PGD;
 pub use pmgd::PMGD;
 pub use pqn::PQN;
+pub use short_run::SHORT_RUN;
 pub use soul::SOUL;
+pub use vae::VAE;
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,7 +39,7 @@ use crate::settings::{Settings, unknown};
 
 /// All algorithms, in the order in which people are told of them.
 pub static ALGORITHMS: &[&Algorithm] =
-    &[&PGD, &IPLA, &PQN, &PMGD, &SOUL, &EM, &MEAN_FIELD, &MARGINAL_MH, &JOINT_MH];
+    &[&PGD, &IPLA, &PQN, &PMGD, &SOUL, &EM, &MEAN_FIELD, &MARGINAL_MH, &JOINT_MH, &ABP, &SHORT_RUN, &VAE];
 
 /// An algorithm by name: what it is, and what it is made of.
 pub struct Algorithm {

@@ -1,11 +1,12 @@
-//! Moves that treat each particle by itself: the unadjusted Langevin kernel, and MALA.
+//! Moves that treat each particle of each group by itself: the unadjusted Langevin kernel, and MALA.
 
 use super::Moves;
 use crate::algorithms::Collect;
 use crate::blocks::for_each2;
 use crate::noise::Noise;
-use crate::step::{Kit, Stepper, Worker, diverged, max_abs};
-use crate::{At, Error, Model, ModelError, Real, State, Want};
+use crate::rows::Numbers;
+use crate::step::{Field, Kit, Stepper, Worker, diverged, max_abs};
+use crate::{At, Error, Model, ModelError, Real, Stop, Want};
 
 /// What can go wrong inside a block.
 pub(crate) enum Trouble {
@@ -34,6 +35,7 @@ impl Trouble {
             Trouble::Model(ModelError::Reject(reason)) => {
                 Error::Rejected { step: k + 1, reason, h, suggestion: h / 2.0, kept: false }
             }
+            Trouble::Model(ModelError::Stopped) => Error::Stopped,
             Trouble::Model(source) => Error::Model { step: k, source },
             Trouble::OutOfRange(norm) => diverged(k, "|x|", norm, h),
             Trouble::Density => diverged(k, "the log density", f64::NAN, h),
@@ -42,32 +44,41 @@ impl Trouble {
 }
 
 impl<F: Real> Stepper<'_, F> {
-    /// Moves every particle at theta_k and collects what moves theta, in one pass over the cloud.
+    /// Moves every row at theta_k by the noise of the given step, and collects what moves theta, in one pass over the cloud.
     pub(crate) fn langevin_step(
         &mut self,
-        state: &mut State<F>,
+        field: &mut Field<'_, F>,
+        step: u64,
         h: f64,
         accept: bool,
+        collect: Collect,
     ) -> Result<Moves, Error> {
-        let (n, k, kit) = (state.cloud.n(), state.k, &self.kit);
+        let (k, kit) = (field.k, &self.kit);
         let blocks = kit.blocks;
-        let theta = &state.theta;
-        let batch = self.batches.as_ref().map(|b| b.current());
         let slots = &mut self.slots[..blocks.count * kit.width];
+        let Field { theta, buffers, groups, terms, .. } = *field;
         let moved = for_each2(
             blocks.parallel,
-            (state.cloud.as_mut_slice(), blocks.rows * kit.model.d_x()),
+            (&mut *field.x, blocks.rows * kit.model.d_x()),
             (&mut *slots, kit.width),
             |b, x, slot| {
-                let here =
-                    BlockStep { theta, k, h, batch, first: b * blocks.rows, parallel: blocks.count == 1 };
-                kit.move_block(&here, accept, x, slot)
+                let here = Here {
+                    theta,
+                    buffers,
+                    terms,
+                    step,
+                    h,
+                    numbers: kit.numbers(b, groups),
+                    parallel: blocks.count == 1,
+                    stop: kit.stop,
+                };
+                kit.move_block(&here, accept, collect, x, slot)
             },
         );
         moved.map_err(|trouble| trouble.at(k, h))?;
         let mut moves = Moves::default();
         if accept {
-            moves.proposed = n as u64;
+            moves.proposed = (blocks.groups * blocks.n) as u64;
             let counts = slots.chunks_exact(kit.width).map(|slot| slot[kit.width - 1]);
             moves.accepted = counts.sum::<f64>() as u64;
         }
@@ -76,68 +87,66 @@ impl<F: Real> Stepper<'_, F> {
 }
 
 /// Where a block stands in the step.
-pub(super) struct BlockStep<'a> {
+pub(super) struct Here<'a> {
     pub theta: &'a [f64],
-    pub k: u64,
+    pub buffers: &'a [f64],
+    pub terms: Option<&'a [u32]>,
+    /// The step of the noise.
+    pub step: u64,
     pub h: f64,
-    pub batch: Option<&'a [u32]>,
-    /// The number of the block's first particle.
-    pub first: usize,
+    /// The block's groups, and which noise belongs to its rows.
+    pub numbers: Numbers<'a>,
     pub parallel: bool,
+    pub stop: Stop<'a>,
 }
 
-impl BlockStep<'_> {
-    fn at<'a, F>(&'a self, x: &'a [F]) -> At<'a, F> {
-        At { theta: self.theta, x, batch: self.batch, parallel: self.parallel }
+impl Here<'_> {
+    pub fn at<'a, F>(&'a self, x: &'a [F]) -> At<'a, F> {
+        let Here { theta, buffers, terms, parallel, stop, .. } = *self;
+        At { theta, buffers, groups: self.numbers.groups, x, terms, parallel, stop }
     }
 }
 
 impl<F: Real> Kit<'_, F> {
     fn move_block(
         &self,
-        here: &BlockStep<'_>,
+        here: &Here<'_>,
         accept: bool,
+        collect: Collect,
         x: &mut [F],
         slot: &mut [f64],
     ) -> Result<(), Trouble> {
         let d = self.model.d_x();
-        let (sums, counts) = slot.split_at_mut(self.sums_len);
-        let collect = self.composition.collect();
         let worker = &mut *self.workers.get();
         let Worker { grad, scratch, log_density, .. } = worker;
         let want = Want {
             grad_x: Some(&mut grad[..x.len()]),
-            log_density: accept.then_some(&mut log_density[..x.len() / d]),
+            log_density: if accept { Some(&mut log_density[..x.len() / d]) } else { None },
             ..Want::nothing(scratch)
         };
-        self.ask(here.at(x), want, (collect == Collect::Before).then_some(&mut *sums))?;
+        self.ask(here.at(x), want, (collect == Collect::Before).then(|| self.summed(slot)))?;
         if accept {
             let accepted = self.mala(here, x, worker)?;
-            counts[counts.len() - 1] = accepted as f64;
-        } else if !F::langevin(
-            &self.noise,
-            here.k,
-            (here.first * d) as u64,
-            x,
-            &worker.grad[..x.len()],
-            here.h,
-        ) {
+            slot[self.width - 1] = accepted as f64;
+        } else if !here.numbers.langevin(&self.noise, here.step, d, x, &worker.grad[..x.len()], here.h) {
             return Err(Trouble::out_of_range(x));
         }
         if collect == Collect::After {
-            self.ask(here.at(x), Want::nothing(&mut worker.scratch), Some(sums))?;
+            self.ask(here.at(x), Want::nothing(&mut worker.scratch), Some(self.summed(slot)))?;
         }
         Ok(())
     }
 
-    /// Proposes by the Langevin kernel and accepts each particle by itself, both densities at theta_k (App. biasdisc).
-    fn mala(&self, here: &BlockStep<'_>, x: &mut [F], worker: &mut Worker<F>) -> Result<usize, Trouble> {
+    /// Proposes by the Langevin kernel and accepts each row by itself, both densities at theta_k (App. biasdisc): groups are
+    /// independent given theta.
+    fn mala(&self, here: &Here<'_>, x: &mut [F], worker: &mut Worker<F>) -> Result<usize, Trouble> {
         let d = self.model.d_x();
         propose(self.model, &self.noise, here, x, worker)?;
+        let uniforms = &mut worker.uniforms[..x.len() / d];
+        here.numbers.uniforms(&self.accept, here.step, uniforms);
         let mut accepted = 0;
         for (i, (x, z)) in x.chunks_exact_mut(d).zip(worker.proposal.chunks_exact(d)).enumerate() {
-            let uniform = self.accept.uniform(here.k, (here.first + i) as u64);
-            if uniform.ln() < worker.log_ratio[i] {
+            if uniforms[i].ln() < worker.log_ratio[i] {
                 x.copy_from_slice(z);
                 accepted += 1;
             }
@@ -151,31 +160,33 @@ impl<F: Real> Kit<'_, F> {
 pub(super) fn propose<F: Real>(
     model: &dyn Model<F>,
     noise: &Noise,
-    here: &BlockStep<'_>,
+    here: &Here<'_>,
     x: &[F],
     worker: &mut Worker<F>,
 ) -> Result<(), Trouble> {
     let d = model.d_x();
     let n = x.len() / d;
-    let Worker { grad, scratch, proposal, proposal_grad, log_density, log_ratio } = worker;
+    let Worker { grad, scratch, proposal, proposal_grad, log_density, log_ratio, .. } = worker;
     let (z, z_grad) = (&mut proposal[..x.len()], &mut proposal_grad[..x.len()]);
     let log_ratio = &mut log_ratio[..n];
     z.copy_from_slice(x);
-    if !F::langevin(noise, here.k, (here.first * d) as u64, z, &grad[..x.len()], here.h) {
+    if !here.numbers.langevin(noise, here.step, d, z, &grad[..x.len()], here.h) {
         return Err(Trouble::out_of_range(z));
     }
     known(&log_density[..n])?;
-    let mut evaluate = |z: &[F], grad: &mut [F], log_density: &mut [f64]| {
+    let mut evaluate = |groups: &[u32], z: &[F], grad: &mut [F], log_density: &mut [f64]| {
         let want =
             Want { grad_x: Some(grad), log_density: Some(log_density), ..Want::nothing(&mut *scratch) };
-        model.evaluate(here.at(z), want)
+        model.evaluate(At { groups, ..here.at(z) }, want)
     };
-    match evaluate(z, z_grad, log_ratio) {
+    let groups = here.numbers.groups;
+    match evaluate(groups, z, z_grad, log_ratio) {
         Err(ModelError::Reject(_)) => {
-            // Some particle is where the model cannot be evaluated: which one is seen one by one.
+            // Some row is where the model cannot be evaluated: which one is seen one by one.
             let rows = z.chunks_exact(d).zip(z_grad.chunks_exact_mut(d));
-            for ((z, grad), out) in rows.zip(log_ratio.chunks_exact_mut(1)) {
-                match evaluate(z, grad, out) {
+            for (i, ((z, grad), out)) in rows.zip(log_ratio.chunks_exact_mut(1)).enumerate() {
+                let group = i * groups.len() / n;
+                match evaluate(&groups[group..=group], z, grad, out) {
                     Err(ModelError::Reject(_)) => {
                         grad.fill(F::of(0.0));
                         out[0] = f64::NEG_INFINITY;

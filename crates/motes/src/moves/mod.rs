@@ -1,6 +1,7 @@
 //! Particle moves, a file each; [`crate::step`] joins them with a theta-rule.
 
 mod chain;
+mod draws;
 pub(crate) mod langevin;
 mod shadow;
 mod variational;
@@ -16,10 +17,19 @@ use crate::settings::Settings;
 pub enum Move {
     /// Every particle by the unadjusted Langevin kernel K_theta of eq. ULAkernel.
     Ula,
-    /// The same, accepted or rejected particle by particle.
+    /// The same, accepted or rejected particle by particle, and in each group by itself.
     Mala,
     /// One particle N times in a row; the cloud is its path.
     Chain,
+    /// Every particle by so many moves of K_theta in a row, from where it was or from a fresh draw from the prior.
+    Transitions {
+        /// How many moves.
+        count: u32,
+        /// Whether particles start from the prior.
+        fresh: bool,
+    },
+    /// Every particle drawn from the model's inference network.
+    Fresh,
     /// Every particle by K_theta, accepted or rejected all together.
     WholeCloud,
     /// Every particle drawn anew from a product Gaussian, which then moves.

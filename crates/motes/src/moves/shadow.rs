@@ -1,11 +1,12 @@
 //! A shadow MALA step: what an accept-reject step would have said of the step size, without moving anything.
 
-use super::langevin::{BlockStep, Trouble, propose};
+use super::langevin::{Here, Trouble, propose};
 use crate::noise::{Noise, Purpose};
-use crate::step::{Blocks, Worker};
-use crate::{At, Model, Real, State, Want};
+use crate::rows::{Blocks, Numbers};
+use crate::step::Worker;
+use crate::{Model, Real, State, Stop, Want};
 
-/// The cloud's first particles are enough for a mean.
+/// So many rows are enough for a mean.
 const MOST: usize = 1000;
 
 /// Mean acceptance probabilities of one MALA step on a cloud.
@@ -24,37 +25,51 @@ pub fn shadow_acceptance<F: Real>(
     seed: u64,
     h: f64,
 ) -> Option<Shadow> {
-    let d = model.d_x();
-    let n = state.cloud.n().min(MOST);
+    let (d, n) = (model.d_x(), state.cloud.n().min(MOST));
     if n == 0 || !model.gives().log_density {
         return None;
     }
+    // As many groups as are enough, evenly spread; their particles in blocks.
+    let groups = state.cloud.groups();
+    let chosen: Vec<u32> = (0..groups as u32).step_by(groups.div_ceil((MOST / n).max(1))).collect();
     let noise = Noise::new(seed, Purpose::Shadow);
-    let blocks = Blocks::new(model, n);
+    let blocks = Blocks::new(model, 1, n);
     let mut worker = Worker::new(model, blocks.rows, true);
     let mut shadow = Shadow { forth: 0.0, back: 0.0 };
-    for (b, x) in state.cloud.as_slice()[..n * d].chunks(blocks.rows * d).enumerate() {
-        let at = At { theta: &state.theta, x, batch: None, parallel: true };
-        let Worker { grad, scratch, log_density, .. } = &mut worker;
-        let want = Want {
-            grad_x: Some(&mut grad[..x.len()]),
-            log_density: Some(&mut log_density[..x.len() / d]),
-            ..Want::nothing(scratch)
-        };
-        model.evaluate(at, want).ok()?;
-        let first = b * blocks.rows;
-        let here = BlockStep { theta: &state.theta, k: state.k, h, batch: None, first, parallel: true };
-        match propose(model, &noise, &here, x, &mut worker) {
-            Ok(()) => {
-                // NaN, as between two log densities of -inf, is never accepted.
-                let chance = |log_ratio: f64| if log_ratio.is_nan() { 0.0 } else { log_ratio.min(0.0).exp() };
-                for log_ratio in &worker.log_ratio[..x.len() / d] {
-                    shadow.forth += chance(*log_ratio) / n as f64;
-                    shadow.back += chance(-log_ratio) / n as f64;
+    let share = 1.0 / (n * chosen.len()) as f64;
+    for group in chosen.chunks(1) {
+        let rows = &state.cloud.group(group[0] as usize)[..n * d];
+        for (b, x) in rows.chunks(blocks.rows * d).enumerate() {
+            let here = Here {
+                theta: &state.theta,
+                buffers: &state.buffers,
+                terms: None,
+                step: state.k,
+                h,
+                numbers: Numbers { groups: group, first: b * blocks.rows, most: n, together: true },
+                parallel: true,
+                stop: Stop::default(),
+            };
+            let Worker { grad, scratch, log_density, .. } = &mut worker;
+            let want = Want {
+                grad_x: Some(&mut grad[..x.len()]),
+                log_density: Some(&mut log_density[..x.len() / d]),
+                ..Want::nothing(scratch)
+            };
+            model.evaluate(here.at(x), want).ok()?;
+            match propose(model, &noise, &here, x, &mut worker) {
+                Ok(()) => {
+                    // NaN, as between two log densities of -inf, is never accepted.
+                    let chance =
+                        |log_ratio: f64| if log_ratio.is_nan() { 0.0 } else { log_ratio.min(0.0).exp() };
+                    for log_ratio in &worker.log_ratio[..x.len() / d] {
+                        shadow.forth += chance(*log_ratio) * share;
+                        shadow.back += chance(-log_ratio) * share;
+                    }
                 }
+                Err(Trouble::OutOfRange(_)) => {} // never accepted
+                Err(Trouble::Model(_) | Trouble::Density) => return None,
             }
-            Err(Trouble::OutOfRange(_)) => {} // never accepted
-            Err(Trouble::Model(_) | Trouble::Density) => return None,
         }
     }
     Some(shadow)

@@ -5,7 +5,7 @@ use super::langevin::{Trouble, known, log_kernel};
 use crate::algorithms::{Collect, PRECONDITIONER};
 use crate::blocks::{for_each, for_each2, sum_of_column};
 use crate::state::recall;
-use crate::step::{StepSizes, Stepper, Worker};
+use crate::step::{Chosen, StepSizes, Stepper, Worker};
 use crate::{At, Error, ModelError, Real, State, Want};
 
 impl<F: Real> Stepper<'_, F> {
@@ -16,15 +16,24 @@ impl<F: Real> Stepper<'_, F> {
     pub(crate) fn whole_cloud_step(
         &mut self,
         state: &mut State<F>,
+        chosen: Chosen<'_>,
+        rows: &mut [F],
         sizes: StepSizes,
     ) -> Result<Moves, Error> {
         let h = sizes.h;
-        let (n, k, d) = (state.cloud.n(), state.k, self.kit.model.d_x());
-        let (kit, blocks, width, sums_len) = (&self.kit, self.kit.blocks, self.kit.width, self.kit.sums_len);
+        let (k, d) = (state.k, self.kit.model.d_x());
+        let (kit, blocks, width) = (&self.kit, self.kit.blocks, self.kit.width);
         let collect = kit.composition.collect();
-        let State { theta, cloud, memory, .. } = state;
-        let x = cloud.as_slice();
-        let z = &mut self.proposal[..n * d];
+        let State { theta, buffers, memory, .. } = state;
+        let x = &*rows;
+        let z = &mut self.proposal[..x.len()];
+        let place = |b: usize| At {
+            buffers,
+            groups: blocks.groups_of(b, chosen.groups).0,
+            parallel: blocks.count == 1,
+            stop: kit.stop,
+            ..At::new(theta, &[])
+        };
         let slots = &mut self.slots[..blocks.count * width];
 
         // Forward: propose, and sum log densities plus kernels of the move from (theta, X).
@@ -33,18 +42,17 @@ impl<F: Real> Stepper<'_, F> {
             let x = &x[rows.start * d..rows.end * d];
             let Worker { grad, scratch, log_density, .. } = &mut *kit.workers.get();
             let (grad, densities) = (&mut grad[..x.len()], &mut log_density[..rows.len()]);
-            let at = At { theta, x, batch: None, parallel: blocks.count == 1 };
-            let (sums, of_move) = slot.split_at_mut(sums_len);
+            let at = At { x, ..place(b) };
             let want = Want { grad_x: Some(grad), log_density: Some(densities), ..Want::nothing(scratch) };
-            kit.ask(at, want, (collect == Collect::Before).then_some(&mut *sums))?;
+            kit.ask(at, want, (collect == Collect::Before).then(|| kit.summed(slot)))?;
             z.copy_from_slice(x);
-            if !F::langevin(&kit.noise, k, (rows.start * d) as u64, z, grad, h) {
+            if !kit.numbers(b, chosen.groups).langevin(&kit.noise, k, d, z, grad, h) {
                 return Err(Trouble::out_of_range(z));
             }
             known(densities)?;
-            of_move[of_move.len() - 1] = densities.iter().sum::<f64>() + log_kernel(x, z, grad, h);
+            slot[width - 1] = densities.iter().sum::<f64>() + log_kernel(x, z, grad, h);
             if collect == Collect::After {
-                kit.ask(At { x: z, ..at }, Want::nothing(scratch), Some(sums))?;
+                kit.ask(At { x: z, ..at }, Want::nothing(scratch), Some(kit.summed(slot)))?;
             }
             Ok(())
         };
@@ -55,7 +63,7 @@ impl<F: Real> Stepper<'_, F> {
         let psi = &mut self.psi[..];
         psi.copy_from_slice(theta);
         let [memory] = recall(memory, [PRECONDITIONER]);
-        kit.update_by(k, sizes, z, slots, psi, memory)?;
+        kit.update(k, sizes, (z, chosen), slots, psi, memory)?;
 
         // Backward: the same sums for the move from (psi, Z) back to X. A Z that the model rejects is a rejection.
         let (z, psi) = (&*z, &*psi);
@@ -64,7 +72,7 @@ impl<F: Real> Stepper<'_, F> {
             let (x, z) = (&x[rows.start * d..rows.end * d], &z[rows.start * d..rows.end * d]);
             let Worker { grad, scratch, log_density, .. } = &mut *kit.workers.get();
             let (grad, densities) = (&mut grad[..z.len()], &mut log_density[..rows.len()]);
-            let at = At { theta: psi, x: z, batch: None, parallel: blocks.count == 1 };
+            let at = At { theta: psi, x: z, ..place(b) };
             let want = Want { grad_x: Some(grad), log_density: Some(densities), ..Want::nothing(scratch) };
             match kit.model.evaluate(at, want) {
                 Err(ModelError::Reject(_)) => {
@@ -82,8 +90,8 @@ impl<F: Real> Stepper<'_, F> {
 
         let accepted = kit.accept.uniform(k, 0).ln() < backward - forward;
         if accepted {
-            state.theta.copy_from_slice(psi);
-            state.cloud.as_mut_slice().copy_from_slice(&self.proposal[..n * d]);
+            theta.copy_from_slice(psi);
+            rows.copy_from_slice(z);
         }
         Ok(Moves { proposed: 1, accepted: u64::from(accepted), finished: false })
     }

@@ -6,6 +6,7 @@ mod precondition;
 
 pub(crate) use linear::{cholesky_solve, row_sum_norm};
 pub(crate) use maximise::maximise;
+pub(crate) use precondition::adam_direction;
 pub use precondition::{memory_len, precondition};
 
 use crate::noise::Noise;
@@ -49,15 +50,32 @@ impl Rule {
 
     /// Moves theta by the sums over all n particles. `memory` is the preconditioner's.
     pub(crate) fn update<F: Real>(self, model: &dyn Model<F>, step: ThetaStep<'_>) -> Result<(), Error> {
-        let ThetaStep { k, h, rate, n, noise, sums, theta, memory } = step;
+        let ThetaStep { k, h, rate, encoder_rate, n, noise, sums, theta, memory } = step;
         let d = theta.len();
         match self {
             Rule::Gradient { preconditioner, noise: noisy } => {
                 let gradient = &mut sums[..d];
                 gradient.iter_mut().for_each(|g| *g /= n as f64);
-                precondition(preconditioner, model.theta_terms(), k, gradient, memory);
-                for (t, g) in theta.iter_mut().zip(&*gradient) {
-                    *t += rate * *g;
+                // Adaptive methods see the mean over the groups, as the authors have it: only their epsilon knows the scale.
+                let adaptive = matches!(preconditioner, Preconditioner::Rmsprop | Preconditioner::Adam);
+                let per_group = 1.0 / model.groups() as f64;
+                if adaptive && model.groups() > 1 {
+                    gradient.iter_mut().for_each(|g| *g *= per_group);
+                }
+                let phi = model.encoder().filter(|_| encoder_rate > 0.0).map_or(0, |e| e.parameters());
+                let (own, of_encoder) = gradient.split_at_mut(d - phi);
+                // An inference network has Adam to itself: its moments come first.
+                let (moments, memory) = memory.split_at_mut(2 * phi);
+                precondition(preconditioner, model.theta_terms(), k, own, memory);
+                let (weights, encoder) = theta.split_at_mut(d - phi);
+                weights.iter_mut().zip(&*own).for_each(|(t, g)| *t += rate * *g);
+                if phi > 0 {
+                    if !adaptive {
+                        of_encoder.iter_mut().for_each(|g| *g *= per_group);
+                    }
+                    let (first, second) = moments.split_at_mut(phi);
+                    adam_direction(k, of_encoder, first, second);
+                    encoder.iter_mut().zip(of_encoder).for_each(|(t, g)| *t += encoder_rate * *g);
                 }
                 if noisy {
                     let scale = (2.0 * rate / n as f64).sqrt();
@@ -96,6 +114,8 @@ pub(crate) struct ThetaStep<'a> {
     pub h: f64,
     /// The step size of theta, where it follows its gradient.
     pub rate: f64,
+    /// That of an inference network; 0 where there is none to train.
+    pub encoder_rate: f64,
     pub n: usize,
     /// For noise on theta.
     pub noise: &'a Noise,

@@ -44,14 +44,19 @@ pub fn precondition(
         }
         Preconditioner::Adam => {
             let (first, second) = memory.split_at_mut(gradient.len());
-            let t = (k + 1) as f64;
-            let (unbias1, unbias2) = (1.0 - 0.9f64.powf(t), 1.0 - 0.999f64.powf(t));
-            for ((g, m), v) in gradient.iter_mut().zip(first).zip(second) {
-                *m = 0.9 * *m + 0.1 * *g;
-                *v = 0.999 * *v + 0.001 * *g * *g;
-                *g = (*m / unbias1) / ((*v / unbias2).sqrt() + EPSILON);
-            }
+            adam_direction(k, gradient, first, second);
         }
+    }
+}
+
+/// Adam's direction at step k in place of the gradient, by its two moments.
+pub(crate) fn adam_direction(k: u64, gradient: &mut [f64], first: &mut [f64], second: &mut [f64]) {
+    let t = (k + 1) as f64;
+    let (unbias1, unbias2) = (1.0 - 0.9f64.powf(t), 1.0 - 0.999f64.powf(t));
+    for ((g, m), v) in gradient.iter_mut().zip(first).zip(second) {
+        *m = 0.9 * *m + 0.1 * *g;
+        *v = 0.999 * *v + 0.001 * *g * *g;
+        *g = (*m / unbias1) / ((*v / unbias2).sqrt() + EPSILON);
     }
 }
 

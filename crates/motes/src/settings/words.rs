@@ -265,14 +265,15 @@ impl InitTheta {
         }
     }
 
-    /// theta_0 of a model, for a run with this seed.
-    pub fn of_model<F: Real>(&self, model: &dyn Model<F>, seed: u64) -> Vec<f64> {
-        let mut theta = vec![0.0; model.d_theta()];
+    /// theta_0 of a model and its first buffers, for a run with this seed.
+    pub fn of_model<F: Real>(&self, model: &dyn Model<F>, seed: u64) -> (Vec<f64>, Vec<f64>) {
+        let (mut theta, mut buffers) = (vec![0.0; model.d_theta()], vec![0.0; model.buffers()]);
+        model.start(seed, &mut theta, &mut buffers);
         match self {
             InitTheta::Value(value) => theta.fill(*value),
             InitTheta::Vector(values) => theta.copy_from_slice(values),
-            InitTheta::Model => model.start(seed, &mut theta),
+            InitTheta::Model => {}
         }
-        theta
+        (theta, buffers)
     }
 }

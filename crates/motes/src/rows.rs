@@ -1,0 +1,105 @@
+//! Rows: how the particles of groups are cut into blocks, and which noise belongs to them.
+
+use std::ops::Range;
+
+use crate::blocks::INLINE_NANOSECONDS;
+use crate::noise::Noise;
+use crate::{Model, Real};
+
+/// How the rows of some groups, n to each, are cut into blocks: whole groups, or some particles of the only one.
+#[derive(Clone, Copy)]
+pub(crate) struct Blocks {
+    pub groups: usize,
+    pub n: usize,
+    pub rows: usize,
+    pub count: usize,
+    pub parallel: bool,
+}
+
+impl Blocks {
+    pub fn new<F: Real>(model: &dyn Model<F>, groups: usize, n: usize) -> Self {
+        let (all, wanted) = (groups * n, model.rows_per_block(n));
+        let rows = match groups {
+            _ if model.whole_batch() => all,
+            2.. => (wanted / n.max(1)).max(1) * n,
+            _ => wanted,
+        };
+        let rows = rows.clamp(1, all.max(1));
+        let count = all.div_ceil(rows);
+        let work = all as f64 * model.nanoseconds_per_row();
+        Blocks { groups, n, rows, count, parallel: count > 1 && work > INLINE_NANOSECONDS }
+    }
+
+    /// Rows of block b.
+    pub fn range(&self, b: usize) -> Range<usize> {
+        b * self.rows..((b + 1) * self.rows).min(self.groups * self.n)
+    }
+
+    /// The groups of block b, and the number of its first particle in the first of them.
+    pub fn groups_of<'a>(&self, b: usize, groups: &'a [u32]) -> (&'a [u32], usize) {
+        match self.groups {
+            0 | 1 => (groups, b * self.rows),
+            _ => {
+                let rows = self.range(b);
+                (&groups[rows.start / self.n..rows.end / self.n], 0)
+            }
+        }
+    }
+}
+
+/// Which draws belong to the rows of a block: row (g, n) has number g * N_max + n, however many particles there are now and
+/// whichever groups move with it.
+#[derive(Clone, Copy)]
+pub(crate) struct Numbers<'a> {
+    /// The groups of the block.
+    pub groups: &'a [u32],
+    /// The number of the first particle.
+    pub first: usize,
+    /// N_max.
+    pub most: usize,
+    /// Whether the rows of one group follow on those of the other without a gap.
+    pub together: bool,
+}
+
+impl Numbers<'_> {
+    /// The block's rows in runs of consecutive numbers: the number of the first, and which rows they are.
+    pub fn runs(&self, rows: usize) -> impl Iterator<Item = (u64, Range<usize>)> + '_ {
+        let each = if self.together { rows } else { rows / self.groups.len().max(1) }.max(1);
+        (0..rows / each).map(move |j| {
+            let number = u64::from(self.groups[j]) * self.most as u64 + self.first as u64;
+            (number, j * each..(j + 1) * each)
+        })
+    }
+
+    /// Fills x with the standard normals of the rows.
+    pub fn normals<F: Real>(&self, noise: &Noise, step: u64, d: usize, x: &mut [F]) {
+        for (number, rows) in self.runs(x.len() / d) {
+            F::normals(noise, step, number * d as u64, &mut x[rows.start * d..rows.end * d]);
+        }
+    }
+
+    /// Moves the rows by the Langevin kernel; false if any result is out of range.
+    pub fn langevin<F: Real>(
+        &self,
+        noise: &Noise,
+        step: u64,
+        d: usize,
+        x: &mut [F],
+        grad: &[F],
+        h: f64,
+    ) -> bool {
+        let mut inside = true;
+        for (number, rows) in self.runs(x.len() / d) {
+            let row = rows.start * d..rows.end * d;
+            inside &= F::langevin(noise, step, number * d as u64, &mut x[row.clone()], &grad[row], h);
+        }
+        inside
+    }
+
+    /// One uniform for each row.
+    pub fn uniforms(&self, noise: &Noise, step: u64, out: &mut [f64]) {
+        for (number, rows) in self.runs(out.len()) {
+            noise.uniforms(step, number, &mut out[rows]);
+        }
+    }
+}
