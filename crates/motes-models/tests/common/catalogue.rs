@@ -84,6 +84,12 @@ pub fn of_groups(n: usize, steps: u64, h: f64, h_accept: f64, batch: usize) -> V
         let settings = Settings { batch: Some(batch), ..of_all.settings.clone() };
         list.push(Entry { name: format!("{name}, batched"), settings, gives: Gives::All, grouped: true });
     }
-    list.iter_mut().for_each(|entry| entry.grouped = true);
+    for entry in &mut list {
+        entry.grouped = true;
+        // A step size that single groups reject now and then is far too large for theta.
+        if entry.settings.adjust && entry.settings.algorithm == &PGD {
+            entry.settings.theta_rate = Some(h);
+        }
+    }
     list
 }
