@@ -44,7 +44,7 @@ fn check_against(shape: Shape, settings: &Settings, available: u128) -> Result<(
     let squared = (shape.d_theta as u128).saturating_mul(shape.d_theta as u128);
     let theta = match composition.rule {
         Rule::Newton | Rule::MStep => squared.saturating_mul(16),
-        Rule::Gradient { .. } | Rule::ExactEm => 0,
+        Rule::Gradient { .. } | Rule::Kinetic { .. } | Rule::ExactEm => 0,
     };
     let (mut all_clouds, mut rest) = (0u128, theta.saturating_add(shape.data_bytes));
     for (_, per, bytes) in planned(shape, settings) {

@@ -52,6 +52,8 @@ pub struct Settings {
     pub seed: u64,
     /// How many moves a particle makes in a step (abp, short-run).
     pub transitions: u32,
+    /// How fast velocities are forgotten (kiplmc).
+    pub friction: f64,
     /// The learning rate of an inference network (vae).
     pub encoder_rate: f64,
     /// Groups per mini-batch, or data terms where there is one group; `None` for all of them.
@@ -83,6 +85,7 @@ impl Default for Settings {
             init_particles: InitParticles::Value(0.0),
             seed: 0,
             transitions: 10,
+            friction: 1.0,
             encoder_rate: 1e-3,
             batch: None,
             metrics_every: 0,
@@ -117,8 +120,10 @@ impl Settings {
 
     /// Whether theta moves by the plain gradient at the rate h, so that the curvature in theta limits the step size.
     fn plain_gradient(&self) -> bool {
-        let plain =
-            matches!(self.composition().rule, Rule::Gradient { preconditioner: Preconditioner::None, .. });
+        let plain = matches!(
+            self.composition().rule,
+            Rule::Gradient { preconditioner: Preconditioner::None, .. } | Rule::Kinetic { .. }
+        );
         plain && self.theta_rate.is_none()
     }
 
@@ -175,6 +180,9 @@ impl Settings {
         }
         if self.transitions == 0 {
             return Err("`transitions=0` leaves the particles where they are; use 1 or more".into());
+        }
+        if !positive(self.friction) {
+            return Err(format!("`friction={}` is not a positive number; use for example 1", self.friction));
         }
         if !positive(self.encoder_rate) {
             return Err(format!(
@@ -296,7 +304,7 @@ impl Settings {
                     let remedy = "use `algorithm=pgd`, pqn, pmgd or soul";
                     require(model.exact_em(), name, algorithm, "exact E- and M-steps", remedy)?;
                 }
-                Rule::Gradient { .. } | Rule::MStep => {}
+                Rule::Gradient { .. } | Rule::Kinetic { .. } | Rule::MStep => {}
             }
         }
         match self.composition().movement {
@@ -362,7 +370,8 @@ impl Settings {
             _ => composition.movement == Move::WholeCloud,
         };
         let computes = groups > 1 && composition.theta_is_computed();
-        if accepts || computes || !composition.has_cloud() {
+        let kinetic = groups > 1 && matches!(composition.movement, Move::Kinetic { .. });
+        if accepts || computes || kinetic || !composition.has_cloud() {
             return Err(format!(
                 "{} needs all data in each step, so it refuses `batch`; leave one of them out",
                 if self.adjust { "`adjust`".into() } else { self.algorithm.to_string() }
@@ -398,7 +407,8 @@ impl Settings {
                 }
             }
         }
-        h
+        // A velocity drifts by h where a Langevin step makes sqrt(h).
+        if let Move::Kinetic { .. } = self.composition().movement { h.sqrt() } else { h }
     }
 }
 

@@ -23,6 +23,11 @@ pub enum Rule {
         /// Whether theta gets Langevin noise too, sqrt(2h/N) standard normals.
         noise: bool,
     },
+    /// A velocity of theta's own, which its mean gradient drives and friction and noise of variance 1/N refresh.
+    Kinetic {
+        /// How fast the velocity is forgotten.
+        friction: f64,
+    },
     /// theta - h [sum of Hessians]^-1 sum of gradients (eq. newtonalg).
     Newton,
     /// theta_*(x^{1:N}), the maximiser given the cloud: closed, or numerical and warm-started where there is no closed form.
@@ -41,14 +46,14 @@ impl Rule {
     pub fn sums_len<F: Real>(self, model: &dyn Model<F>) -> usize {
         let d = model.d_theta();
         match self {
-            Rule::Gradient { .. } => d,
+            Rule::Gradient { .. } | Rule::Kinetic { .. } => d,
             Rule::Newton => d + d * d,
             Rule::MStep => model.m_step().map_or(0, |m| m.statistics_len()),
             Rule::ExactEm => 0,
         }
     }
 
-    /// Moves theta by the sums over all n particles. `memory` is the preconditioner's.
+    /// Moves theta by the sums over all n particles. `memory` is what the rule remembers.
     pub(crate) fn update<F: Real>(self, model: &dyn Model<F>, step: ThetaStep<'_>) -> Result<(), Error> {
         let ThetaStep { k, h, rate, encoder_rate, n, noise, sums, theta, memory } = step;
         let d = theta.len();
@@ -82,6 +87,20 @@ impl Rule {
                     let w = gradient;
                     noise.normals_f64(k, 0, w);
                     theta.iter_mut().zip(w).for_each(|(t, w)| *t += scale * *w);
+                }
+            }
+            Rule::Kinetic { friction } => {
+                let (keeps, stirs) = crate::moves::refreshed(friction, h);
+                let scale = stirs / (n as f64).sqrt();
+                let kick = |g: f64| 0.5 * h * g / n as f64;
+                for (v, g) in memory.iter_mut().zip(&sums[..d]) {
+                    *v = keeps * (*v + kick(*g)) + kick(*g);
+                }
+                let w = &mut sums[..d];
+                noise.normals_f64(k, 0, w);
+                for ((t, v), w) in theta.iter_mut().zip(memory).zip(w) {
+                    *v += scale * *w;
+                    *t += h * *v;
                 }
             }
             Rule::Newton => {
