@@ -150,7 +150,7 @@ fn a_trace_that_lost_rows_is_an_error() {
     std::fs::write(&at, &trace[..trace.len() / 2]).unwrap();
     place.refuses("resume good", &["good/trace.csv has lost rows", "start a new run with fit --config"]);
     std::fs::remove_file(&at).unwrap();
-    place.motes("resume good").refused(&["good/trace.csv has lost rows (0 of"]);
+    place.refuses("resume good", &["good/trace.csv has lost rows (0 of"]);
     // Rows after the checkpoint are cut away.
     std::fs::write(&at, format!("{trace}91,torn")).unwrap();
     place.bare("resume good");
