@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::printable::Number;
+
 /// Any failure of the library.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -22,8 +24,8 @@ pub enum Error {
     },
     /// The iterates left every reasonable range.
     #[error(
-        "the run diverged at step {step}: {what} = {norm:.3e} with h = {h}; try `step-size={suggestion}`{}",
-        checkpoints(*kept)
+        "the run diverged at step {step}: {what} = {norm:.3e} with h = {}; try `step-size={}`{}",
+        Number(*h), Number(*suggestion), checkpoints(*kept)
     )]
     Diverged {
         /// The step that could not be completed.
@@ -41,8 +43,8 @@ pub enum Error {
     },
     /// The iterates are where the model has no value.
     #[error(
-        "the run diverged at step {step}: the model has no value there ({reason}) with h = {h}; try `step-size={suggestion}`{}",
-        checkpoints(*kept)
+        "the run diverged at step {step}: the model has no value there ({reason}) with h = {}; try `step-size={}`{}",
+        Number(*h), Number(*suggestion), checkpoints(*kept)
     )]
     Rejected {
         /// The step that could not be completed.

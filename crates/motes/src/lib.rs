@@ -22,6 +22,7 @@ pub mod noise;
 pub mod npz;
 mod observer;
 mod particles;
+pub mod printable;
 mod real;
 pub mod record;
 pub mod rules;
