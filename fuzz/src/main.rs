@@ -45,7 +45,7 @@ fn work(args: Vec<String>) -> Result<(), String> {
         .map_err(|e| format!("cannot make {}: {e}; go elsewhere", found.display()))?;
     for target in targets {
         match case {
-            Some(case) => drop(Fuzzer::new(target).run(case..case + 1, None, &found)?),
+            Some(case) => println!("{:?}", Fuzzer::new(target).run(case..case + 1, None, &found)?),
             None => for_a_time(target, Duration::from_secs_f64(seconds), &found)?,
         }
     }

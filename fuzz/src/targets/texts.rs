@@ -69,7 +69,8 @@ fn read_config(bytes: &[u8], _: &Scratch) -> bool {
             if config.options.values().all(plain) && registry::find(&config.model).is_some() {
                 let again = Config::parse(&config.to_toml());
                 let again = again.unwrap_or_else(|e| panic!("written and refused: {e}"));
-                assert_eq!(again, config, "written and read");
+                // As text: a number that is none does not equal itself.
+                assert_eq!(again.to_toml(), config.to_toml(), "written and read");
             }
             let _ = job::before_data(&config, Some(1), None);
             true
