@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::printable::Number;
+use crate::printable::{Number, one_line};
 
 /// Any failure of the library.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ pub enum Error {
         defect: &'static str,
     },
     /// The model itself reported a failure.
-    #[error("the model failed at step {step}: {source}")]
+    #[error("the model failed at step {step}: {}", one_line(&source.to_string()))]
     Model {
         /// The step that could not be completed.
         step: u64,
