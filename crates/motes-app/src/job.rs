@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use motes::memory;
+use motes::printable::Number;
 use motes::settings::Settings;
 use motes::{Model, Pool, Real};
 use motes_models::registry::{self, Defaults, Precision, Problem};
@@ -165,7 +166,7 @@ impl Job {
         let mut lines = Vec::new();
         let settings = &self.settings;
         if self.auto {
-            lines.push(format!("step size {} (auto)", settings.step_size));
+            lines.push(format!("step size {} (auto)", Number(settings.step_size)));
         }
         let open = self.length.budget().is_some_and(|b| b.adjust_after);
         if settings.accepts() && settings.adjust_after > 0 && !open {

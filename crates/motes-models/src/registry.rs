@@ -57,9 +57,10 @@ pub trait Entry: Sync {
     /// Reads, generates or takes the data.
     fn load(&self, options: Table, given: Given) -> Result<Arc<dyn Problem>, Error>;
 
-    /// How new rows are predicted, from what a summary remembers of the data.
-    fn predictor(&self, _data: &Value) -> Option<Box<dyn Predictor>> {
-        None
+    /// How new rows are predicted, from what a summary remembers of the data; `None` for a model that predicts nothing.
+    /// What contradicts itself is refused in a clause.
+    fn predictor(&self, _data: &Value) -> Result<Option<Box<dyn Predictor>>, String> {
+        Ok(None)
     }
 }
 
@@ -128,6 +129,11 @@ pub trait Predictor: Send + Sync {
 
     /// The names of the columns that rows are made of; none for images.
     fn columns(&self) -> &[String];
+
+    /// The names of a particle's coordinates, where they follow from those of the columns.
+    fn coordinates(&self) -> Option<Vec<String>> {
+        None
+    }
 
     /// Brings rows to the scale that the model was trained on.
     fn scale(&self, rows: &mut [f64]);

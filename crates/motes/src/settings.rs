@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithms::{Algorithm, PGD};
 use crate::moves::Move;
+use crate::printable::Number;
 use crate::rules::Rule;
 use crate::{Error, Model, Real, model::require};
 
@@ -154,12 +155,13 @@ impl Settings {
         if !positive(self.step_size) {
             return Err(format!(
                 "`step-size={}` is not a positive number; leave it out or write auto to have one chosen",
-                self.step_size
+                Number(self.step_size)
             ));
         }
         if let Some(rate) = self.theta_rate.filter(|rate| !positive(*rate)) {
             return Err(format!(
-                "`theta-rate={rate}` is not a positive number; leave it out to use the step size"
+                "`theta-rate={}` is not a positive number; leave it out to use the step size",
+                Number(rate)
             ));
         }
         if let Some(bad) = self.init_theta.values().iter().find(|v| !v.is_finite()) {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use motes::memory::{self, Shape};
 use motes::settings::{InitParticles, Preconditioner, Settings};
 use motes::{Model, Real};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Bnn, Labelled, Products};
-use crate::data::rows::{self, Remember, RowOptions, prepare};
-use crate::data::{self, Classification, ImageTask, Moments, TaskOptions, mnist};
+use crate::data::remember::Remember;
+use crate::data::rows::{self, RowOptions, prepare};
+use crate::data::{self, Classification, ImageTask, MOST_CLASSES, Moments, TaskOptions, mnist};
 use crate::options::{Flag, Table};
 use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Predictor, Problem, read};
 
@@ -97,8 +97,15 @@ impl registry::Entry for Entry {
         }))
     }
 
-    fn predictor(&self, data: &Value) -> Option<Box<dyn Predictor>> {
-        Some(Box::new(Inputs(Remember::deserialize(data).ok()?)))
+    fn predictor(&self, data: &Value) -> Result<Option<Box<dyn Predictor>>, String> {
+        let remember = Remember::read(NAME, data, 2..=MOST_CLASSES)?;
+        let width = (remember.inputs.checked_add(remember.classes.len()))
+            .and_then(|w| w.checked_mul(remember.hidden))
+            .filter(|width| *width > 0);
+        if width.is_none() || remember.intercept {
+            return Err(format!("data.hidden is {}, which describes no network", remember.hidden));
+        }
+        Ok(Some(Box::new(Inputs(remember))))
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::moves::shadow_acceptance;
+use crate::printable::Number;
 use crate::run::two_digits;
 use crate::settings::Settings;
 use crate::{Model, Real, State};
@@ -70,7 +71,7 @@ impl Diagnostics {
             halves.into_iter().find(accepted).map(|h| two_digits(h.min(safe)))
         };
         let remedy = |suggestion: Option<f64>| match suggestion {
-            Some(h) => format!("try `step-size={h}`"),
+            Some(h) => format!("try `step-size={}`", Number(h)),
             None => "try a much smaller `step-size`".into(),
         };
         if let Some(rate) = judged.filter(|a| *a < STUCK) {
@@ -79,8 +80,9 @@ impl Diagnostics {
             diagnostics.verdict = "low-acceptance".into();
             diagnostics.suggested_step_size = suggestion;
             diagnostics.advice = Some(format!(
-                "only {:.1} % of moves were accepted with h = {h}, so the cloud hardly moves; {}",
+                "only {:.1} % of moves were accepted with h = {}, so the cloud hardly moves; {}",
                 100.0 * rate,
+                Number(h),
                 remedy(suggestion)
             ));
         } else if acceptance.is_none()
@@ -90,7 +92,8 @@ impl Diagnostics {
             diagnostics.verdict = "step-too-large".into();
             diagnostics.suggested_step_size = suggestion;
             diagnostics.advice = Some(format!(
-                "h = {h} is too large for these posteriors (an accept-reject step would keep {:.0} % of moves), so the cloud is biased; {}",
+                "h = {} is too large for these posteriors (an accept-reject step would keep {:.0} % of moves), so the cloud is biased; {}",
+                Number(h),
                 100.0 * a,
                 remedy(suggestion)
             ));

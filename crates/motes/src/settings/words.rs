@@ -228,7 +228,7 @@ impl FromStr for InitParticles {
 impl fmt::Display for InitParticles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            InitParticles::Value(v) => write!(f, "{v}"),
+            InitParticles::Value(v) => crate::printable::Number(*v).fmt(f),
             InitParticles::Prior => f.write_str("prior"),
         }
     }
