@@ -195,9 +195,9 @@ impl Summary {
         seconds: f64,
     ) -> Self {
         let moments = posterior_moments(model, state).filter(|(mean, _)| mean.len() <= LISTED);
-        let listed = state.theta.len().min(LISTED);
+        let listed = model.listed();
         let first = |mut values: Vec<f64>| {
-            values.truncate(LISTED);
+            values.truncate(listed);
             values
         };
         let sampled = state.cloud.n() > 0;
@@ -214,7 +214,7 @@ impl Summary {
             d_x: model.d_x(),
             groups: model.groups(),
             theta: ThetaSummary {
-                names: model.theta_names().into_iter().take(LISTED).collect(),
+                names: model.theta_names().into_iter().take(listed).collect(),
                 last: state.theta[..listed].to_vec(),
                 mean: state.averages.theta_mean().map(first),
                 mc_error: (0..state.batches.width())
@@ -277,9 +277,9 @@ impl Summary {
     /// Says what is wrong with the lengths of its lists; what may be missing may also be empty.
     fn check(&self) -> Result<(), String> {
         let (theta, d) = (&self.theta, &self.diagnostics);
-        let listed = self.d_theta.min(LISTED);
+        let listed = theta.names.len();
         let mut lists = vec![
-            ("theta.names", theta.names.len(), listed, false),
+            ("theta.names", listed, listed.min(self.d_theta).min(LISTED), false),
             ("theta.last", theta.last.len(), listed, false),
             ("theta.mean", theta.mean.as_ref().map_or(listed, Vec::len), listed, false),
             ("theta.mc_error", theta.mc_error.len(), listed, true),

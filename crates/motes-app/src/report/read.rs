@@ -5,7 +5,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use motes::columns;
-use motes::{LISTED, Summary};
+use motes::Summary;
 use serde_json::Value;
 
 use super::clouds::Archive;
@@ -235,7 +235,7 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
         return Err(failed(&"it does not begin with the column k"));
     }
     let theta_count = match &run.summary {
-        Some(s) => s.d_theta.min(LISTED),
+        Some(s) => s.theta.names.len(),
         None => names.len() - 1 - scalars_at_end(&names),
     }
     .min(names.len() - 1);
