@@ -10,6 +10,7 @@ mod inpainting;
 mod lanes;
 pub mod layers;
 mod linear;
+mod model;
 mod network;
 mod packed;
 mod product;
@@ -17,6 +18,7 @@ mod stream;
 mod synthesis;
 pub(crate) mod tensors;
 mod training;
+mod vae;
 mod weights;
 mod winograd;
 
@@ -24,10 +26,12 @@ pub use decoder::{Decoder, ImageLoss, Mode, Stop, Tensor, Wanted};
 pub use encoder::Encoder;
 pub use inpainting::{Found, Search, inpaint};
 pub use linear::LinearDecoder;
+pub use model::{Generator, Make, Targets};
 pub use network::Network;
 pub use synthesis::Mixture;
 pub(crate) use training::adam;
 pub use training::{
-    About, Algorithm, BatchNorm, Damage, Inference, POSTERIOR_DRAWS, Rate, Seen, Settings, State, Targets,
+    About, Algorithm, BatchNorm, Damage, POSTERIOR_DRAWS, Rate, Seen, Settings, State,
     ThetaRule, Trainer, TrainingError, load_weights, rmsprop, save_weights,
 };
+pub use vae::Inference;

@@ -12,54 +12,12 @@ pub(crate) use self::optimisers::adam;
 use self::optimisers::plain;
 pub use self::optimisers::rmsprop;
 pub use self::settings::{Algorithm, BatchNorm, Rate, Settings, ThetaRule, TrainingError};
-use super::{Decoder, Encoder, Mode, Stop, Tensor, Wanted};
+use super::{Decoder, Inference, Mode, Stop, Targets, Wanted};
 
 /// Beyond this a single-precision run has diverged.
 const LIMIT: f32 = 1e8;
 /// Draws of each image's latents that stand for a VAE's posterior.
 pub const POSTERIOR_DRAWS: usize = 10;
-
-/// The images y^1, ..., y^M that a generator is trained on.
-pub trait Targets: Sync {
-    /// M.
-    fn count(&self) -> usize;
-    /// The number of values of an image.
-    fn d_y(&self) -> usize;
-    /// Writes the values of image m.
-    fn write(&self, m: usize, image: &mut [f32]);
-}
-
-/// The inference network of a VAE: a Gaussian approximation of the posterior for each image.
-pub trait Inference: Send + Sync {
-    /// Names and shapes of the parameters.
-    fn tensors(&self) -> &[Tensor];
-    /// All parameters phi.
-    fn parameters(&self) -> &[f32];
-    /// All parameters, to be changed.
-    fn parameters_mut(&mut self) -> &mut [f32];
-    /// The means and the variances of a batch of images.
-    fn forward(&mut self, images: &[f32], mean: &mut [f32], variance: &mut [f32]);
-    /// The gradient with respect to phi (overwritten), at the batch of the last forward pass.
-    fn backward(&mut self, d_mean: &[f32], d_variance: &[f32], gradient: &mut [f32]);
-}
-
-impl Inference for Encoder {
-    fn tensors(&self) -> &[Tensor] {
-        self.tensors()
-    }
-    fn parameters(&self) -> &[f32] {
-        self.parameters()
-    }
-    fn parameters_mut(&mut self) -> &mut [f32] {
-        self.parameters_mut()
-    }
-    fn forward(&mut self, images: &[f32], mean: &mut [f32], variance: &mut [f32]) {
-        self.forward(images, mean, variance);
-    }
-    fn backward(&mut self, d_mean: &[f32], d_variance: &[f32], gradient: &mut [f32]) {
-        self.backward(d_mean, d_variance, gradient);
-    }
-}
 
 /// Where a training stands after k steps, besides the weights and running statistics, which live in the networks.
 #[derive(Clone, Debug, Default, PartialEq)]
