@@ -54,9 +54,9 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
         for i in 0..p.names.len().min(LISTED) {
             let _ = writeln!(out, "  {:width$}  {:>10.5}  {:>9.5}", p.names[i], p.mean[i], p.var[i].sqrt());
         }
-        more(&mut out, summary.d_x);
-    } else if summary.d_x > motes::LISTED && theta.mean.is_some() {
-        let count = thousands(&summary.d_x.to_string());
+        more(&mut out, p.names.len());
+    } else if summary.d_x.saturating_mul(summary.groups) > motes::LISTED && theta.mean.is_some() {
+        let count = thousands(&summary.d_x.saturating_mul(summary.groups).to_string());
         let _ = writeln!(out, "\n  posterior.npz has mean and variance of the {count} coordinates");
     }
     out.push('\n');

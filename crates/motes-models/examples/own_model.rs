@@ -36,7 +36,7 @@ pub enum Derivatives {
     ByHand,
 }
 
-/// The model: as l is a sum over groups, one group is differentiated at a time, in theta and its own effect.
+/// The model: a group of counts has a group of one latent variable, its effect.
 pub struct Poisson {
     groups: Vec<Group>,
     derivatives: Derivatives,
@@ -88,9 +88,9 @@ impl Poisson {
         }
     }
 
-    /// The particles of a block, and each one's effects with their groups.
-    fn effects<'a>(&'a self, x: &'a [f64]) -> impl Iterator<Item = (f64, &'a Group)> {
-        x.iter().copied().zip(self.groups.iter().cycle())
+    /// The rows of a block, each with its group.
+    fn effects<'a>(&'a self, at: At<'a, f64>) -> impl Iterator<Item = (f64, &'a Group)> {
+        at.by_group().flat_map(move |(g, x)| x.iter().map(move |x| (*x, &self.groups[g])))
     }
 }
 
@@ -104,7 +104,19 @@ impl Model<f64> for Poisson {
     }
 
     fn d_x(&self) -> usize {
+        1
+    }
+
+    fn groups(&self) -> usize {
         self.groups.len()
+    }
+
+    fn x_names(&self) -> Vec<String> {
+        vec!["effect".into()]
+    }
+
+    fn group_names(&self) -> Vec<String> {
+        (1..=self.groups.len()).map(|g| format!("group {g}")).collect()
     }
 
     fn theta_names(&self) -> Vec<String> {
@@ -112,12 +124,11 @@ impl Model<f64> for Poisson {
     }
 
     fn evaluate(&self, at: At<'_, f64>, mut want: Want<'_, f64>) -> Result<(), ModelError> {
-        // What comes as a sum, or particle by particle, starts at zero.
-        let sums = [&mut want.grad_theta, &mut want.scores, &mut want.hessian, &mut want.log_density];
+        // What comes as a sum over the rows starts at zero.
+        let sums = [&mut want.grad_theta, &mut want.hessian];
         sums.into_iter().flatten().for_each(|sum| sum.fill(0.0));
         let theta = [at.theta[0], at.theta[1], at.theta[2]];
-        for (i, (x, group)) in self.effects(at.x).enumerate() {
-            let n = i / self.groups.len();
+        for (i, (x, group)) in self.effects(at).enumerate() {
             let gradient @ [.., in_x] = self.gradient(at.theta, x, group);
             if let Some(grad_x) = &mut want.grad_x {
                 grad_x[i] = in_x;
@@ -127,7 +138,7 @@ impl Model<f64> for Poisson {
                     sum[j] += g;
                 }
                 if let Some(scores) = &mut want.scores {
-                    scores[3 * n + j] += g;
+                    scores[3 * i + j] = *g;
                 }
             }
             if let Some(sum) = &mut want.hessian {
@@ -135,7 +146,7 @@ impl Model<f64> for Poisson {
                 sum.iter_mut().zip(h.as_flattened()).for_each(|(sum, h)| *sum += h);
             }
             if let Some(out) = &mut want.log_density {
-                out[n] += log_density(theta, x, group);
+                out[i] = log_density(theta, x, group);
             }
         }
         Ok(())
@@ -221,7 +232,7 @@ fn fit(model: &Poisson) -> Result<(Vec<f64>, Vec<f64>), Error> {
         particles: 50,
         steps: 3000,
         burn_in: 1000,
-        step_size: 0.03,
+        step_size: 0.05,
         adjust: true,
         adjust_after: 200,
         init_particles: InitParticles::Prior,

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::catalogue::{Entry, catalogue};
+use common::catalogue::{Entry, catalogue, of_groups};
 use common::models::Reduced;
 use motes::algorithms::EM;
 use motes::checkpoint::{Header, decode, encode};
@@ -47,7 +47,7 @@ fn go_on<F: Real>(
 }
 
 fn shown<F: Real>(entry: &Entry, y: &[f64], threads: usize) -> Shown {
-    let model = Reduced::<F>::new(y, entry.gives);
+    let model = model_of::<F>(entry, y);
     common::on(threads, || {
         let mut state = motes::start(&model, &entry.settings).expect("a start");
         go_on(&model, &entry.settings, &mut state, None)
@@ -55,9 +55,14 @@ fn shown<F: Real>(entry: &Entry, y: &[f64], threads: usize) -> Shown {
 }
 
 /// One problem of several blocks that are worth a thread each, and one that stays on the calling thread.
-fn problems() -> [(Vec<f64>, Vec<Entry>); 2] {
+fn problems() -> [(Vec<f64>, Vec<Entry>); 3] {
     let data = |d| Hierarchical::<f64>::generate(d, 1.0, 9);
-    [(data(3000), catalogue(40, 5, 5e-4, 0.01)), (data(3), catalogue(7, 30, 0.1, 0.2))]
+    let groups = of_groups(40, 5, 5e-4, 1.0, 1700);
+    [(data(3000), catalogue(40, 5, 5e-4, 0.01)), (data(3), catalogue(7, 30, 0.1, 0.2)), (data(3000), groups)]
+}
+
+fn model_of<F: Real>(entry: &Entry, y: &[f64]) -> Reduced<F> {
+    if entry.grouped { Reduced::grouped(y, entry.gives) } else { Reduced::new(y, entry.gives) }
 }
 
 fn threads_do_not_matter<F: Real>() {
@@ -95,12 +100,13 @@ fn threads_do_not_matter_in_single_precision() {
 /// Another seed gives other bits: the comparisons above compare something.
 #[test]
 fn seeds_matter() {
-    let [_, (y, entries)] = problems();
+    let [_, (y, entries), _] = problems();
     for entry in entries {
         let other = Entry {
             settings: Settings { seed: 6, ..entry.settings.clone() },
             name: entry.name.clone(),
             gives: entry.gives,
+            grouped: entry.grouped,
         };
         let same = shown::<f64>(&entry, &y, 1) == shown::<f64>(&other, &y, 1);
         assert_eq!(same, entry.settings.algorithm == &EM, "{}", entry.name);
@@ -110,7 +116,7 @@ fn seeds_matter() {
 fn interruptions_do_not_matter<F: Real>() {
     for (y, entries) in problems() {
         for (i, entry) in entries.iter().enumerate() {
-            let model = Reduced::<F>::new(&y, entry.gives);
+            let model = model_of::<F>(entry, &y);
             let settings = &entry.settings;
             let whole = shown::<F>(entry, &y, 2);
             for cut in [1, 2, 1 + i as u64 % (settings.steps - 1), settings.steps - 1] {
@@ -144,7 +150,7 @@ fn interruptions_do_not_matter_in_single_precision() {
 /// A run that was complete and is resumed for more steps equals the longer run.
 #[test]
 fn a_longer_run_goes_on_where_a_shorter_one_ended() {
-    let [_, (y, entries)] = problems();
+    let [_, (y, entries), _] = problems();
     for entry in &entries {
         let model = Reduced::<f64>::new(&y, entry.gives);
         let whole = shown::<f64>(entry, &y, 1);

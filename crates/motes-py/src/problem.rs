@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 /// D_theta, D_x, names of theta, names of x.
-type Shape = (usize, usize, Vec<String>, Vec<String>);
+type Shape = (usize, usize, Vec<String>, Vec<String>, Vec<String>);
 
 /// A model and its data.
 #[pyclass(frozen, module = "motes._core")]
@@ -50,8 +50,13 @@ impl Problem {
 
     /// A built-in model of observations.
     #[staticmethod]
-    fn of_observations(py: Python<'_>, model: &str, y: PyReadonlyArray1<'_, f64>) -> PyResult<Self> {
-        Problem::loaded(py, model, Table::new(), Given::Observations(y.as_array().to_vec()))
+    fn of_observations(
+        py: Python<'_>,
+        model: &str,
+        options: &str,
+        y: PyReadonlyArray1<'_, f64>,
+    ) -> PyResult<Self> {
+        Problem::loaded(py, model, options_from(model, options)?, Given::Observations(y.as_array().to_vec()))
     }
 
     /// A classifier of rows whose labels count the classes.
@@ -93,13 +98,13 @@ impl Problem {
         self.kind.name().to_string()
     }
 
-    /// Sizes and names: D_theta, D_x, names of theta, names of x.
+    /// Sizes and names: D_theta, D_x, names of theta, names of x, names of the groups.
     fn shape(&self) -> PyResult<Shape> {
         if let (Some(known), Kind::Builtin(_)) = (self.shape.get(), &self.kind) {
             return Ok(known.clone());
         }
         let model = self.kind.posed(&Trouble::default()).double().map_err(|e| failure(e.into()))?;
-        let new = (model.d_theta(), model.d_x(), model.theta_names(), model.x_names());
+        let new = (model.d_theta(), model.d_x(), model.theta_names(), model.x_names(), model.group_names());
         let _ = self.shape.set(new.clone());
         Ok(new)
     }

@@ -310,18 +310,6 @@ pub struct Scalar {
     pub meaning: &'static str,
 }
 
-/// The name of a coordinate of a group: that of the coordinate alone where there is one group.
-pub(crate) fn full_names<F: Real>(model: &dyn Model<F>) -> Vec<String> {
-    let names = model.x_names();
-    match model.groups() {
-        1 => names,
-        _ => {
-            let of_group = |g: String| names.iter().map(move |x| format!("{x}[{g}]")).collect::<Vec<_>>();
-            model.group_names().into_iter().flat_map(of_group).collect()
-        }
-    }
-}
-
 /// The capability, or a refusal that names it and the alternatives.
 pub(crate) fn require<T>(
     capability: Option<T>,

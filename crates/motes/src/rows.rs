@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::blocks::INLINE_NANOSECONDS;
 use crate::noise::Noise;
+use crate::ranks::{Ranks, share};
 use crate::{Model, Real};
 
 /// How the rows of some groups, n to each, are cut into blocks: whole groups, or some particles of the only one.
@@ -14,9 +15,27 @@ pub(crate) struct Blocks {
     pub rows: usize,
     pub count: usize,
     pub parallel: bool,
+    /// The number of the first particle here, and of all particles and blocks: others may have a part of them.
+    pub first: usize,
+    pub of_n: usize,
+    pub of_count: usize,
 }
 
 impl Blocks {
+    /// A rank's share of the blocks of groups with n particles.
+    pub fn share_of<F: Real>(model: &dyn Model<F>, groups: usize, n: usize, ranks: &dyn Ranks) -> Self {
+        let all = Blocks::new(model, groups, n);
+        if ranks.size() == 1 {
+            return all;
+        }
+        let own = share(ranks.rank(), ranks.size(), all.count);
+        let rows = all.range(own.start).start..all.range(own.end.max(1) - 1).end;
+        let first = if groups > 1 { 0 } else { rows.start };
+        let (groups, n) = if groups > 1 { (rows.len() / n, n) } else { (1, rows.len()) };
+        let parallel = all.parallel && own.len() > 1;
+        Blocks { groups, n, count: own.len(), parallel, first, ..all }
+    }
+
     pub fn new<F: Real>(model: &dyn Model<F>, groups: usize, n: usize) -> Self {
         let (all, wanted) = (groups * n, model.rows_per_block(n));
         let rows = match groups {
@@ -27,7 +46,8 @@ impl Blocks {
         let rows = rows.clamp(1, all.max(1));
         let count = all.div_ceil(rows);
         let work = all as f64 * model.nanoseconds_per_row();
-        Blocks { groups, n, rows, count, parallel: count > 1 && work > INLINE_NANOSECONDS }
+        let parallel = count > 1 && work > INLINE_NANOSECONDS;
+        Blocks { groups, n, rows, count, parallel, first: 0, of_n: n, of_count: count }
     }
 
     /// Rows of block b.
@@ -38,7 +58,7 @@ impl Blocks {
     /// The groups of block b, and the number of its first particle in the first of them.
     pub fn groups_of<'a>(&self, b: usize, groups: &'a [u32]) -> (&'a [u32], usize) {
         match self.groups {
-            0 | 1 => (groups, b * self.rows),
+            0 | 1 => (groups, self.first + b * self.rows),
             _ => {
                 let rows = self.range(b);
                 (&groups[rows.start / self.n..rows.end / self.n], 0)

@@ -8,6 +8,7 @@ use crate::blocks::{PerWorker, for_each, sum_slots};
 use crate::moves::langevin::Trouble;
 use crate::moves::{Move, Moves};
 use crate::noise::{Noise, Purpose};
+use crate::ranks::{Ranks, Solo, share, sum_over_ranks};
 use crate::rows::{Blocks, Numbers};
 use crate::rules::{Rule, ThetaStep, maximise};
 use crate::state::recall;
@@ -65,6 +66,8 @@ pub(crate) struct Kit<'m, F: Real> {
     encoder_rate: f64,
     pub seed: u64,
     pub stop: Stop<'m>,
+    /// Who else has a part of the cloud.
+    ranks: &'m dyn Ranks,
 }
 
 /// What a step works on.
@@ -158,6 +161,18 @@ impl<'m, F: Real> Stepper<'m, F> {
         plan: Plan<'_>,
         stop: Stop<'m>,
     ) -> Result<Self, Error> {
+        Self::one_of(&Solo, model, composition, plan, stop)
+    }
+
+    /// The same for one of several ranks: its states hold its [share](part_of) of the cloud.
+    pub fn one_of(
+        ranks: &'m dyn Ranks,
+        model: &'m dyn Model<F>,
+        composition: Composition,
+        plan: Plan<'_>,
+        stop: Stop<'m>,
+    ) -> Result<Self, Error> {
+        refuse_ranks(ranks, model, composition, plan)?;
         composition.refuse_nonsense()?;
         let missing = match composition.movement {
             Move::Fresh if model.encoder().is_none() => "an inference network",
@@ -177,7 +192,12 @@ impl<'m, F: Real> Stepper<'m, F> {
         let (movement, d) = (composition.movement, model.d_x());
         let batches_groups = plan.batch.is_some() && model.groups() > 1;
         let groups = if batches_groups { plan.batch.unwrap_or(0) } else { model.groups() };
-        let cuts = || plan.sizes.iter().map(|n| Blocks::new(model, groups, *n));
+        let first_group = match plan.sizes.first() {
+            Some(n) if model.groups() > 1 => part_of(ranks, model, *n).0.start,
+            _ => 0,
+        };
+        let cuts = || plan.sizes.iter().map(|n| Blocks::share_of(model, groups, *n, ranks));
+        let own_groups = cuts().next().map_or(groups, |b| b.groups) as u32;
         let chained = if movement == Move::Chain { groups } else { 0 };
         let rows = cuts().map(|b| b.rows).max().unwrap_or(0).max(chained);
         let slots = cuts().map(|b| b.count).max().unwrap_or(0);
@@ -207,10 +227,14 @@ impl<'m, F: Real> Stepper<'m, F> {
                 encoder_rate: plan.encoder_rate,
                 seed: plan.seed,
                 stop,
+                ranks,
             },
             adjust_after: plan.adjust_after,
             batches: plan.batch.zip(terms).map(|(b, terms)| Batches::new(plan.seed, terms, b)),
-            groups: (0..model.groups() as u32).collect(),
+            groups: match ranks.size() {
+                1 => (0..model.groups() as u32).collect(),
+                _ => (first_group as u32..first_group as u32 + own_groups).collect(),
+            },
             terms: Vec::new(),
             at_once: groups,
             lent: Vec::new(),
@@ -405,14 +429,17 @@ impl<F: Real> Kit<'_, F> {
     /// Cuts the rows of so many groups with n particles into blocks.
     fn cut(&mut self, groups: usize, n: usize) {
         if (self.blocks.groups, self.blocks.n) != (groups, n) {
-            self.blocks = Blocks::new(self.model, groups, n);
+            self.blocks = match self.ranks.size() {
+                1 => Blocks::new(self.model, groups, n),
+                _ => Blocks::share_of(self.model, self.model.groups(), self.most, self.ranks),
+            };
         }
     }
 
     /// Which noise belongs to block b of the given groups.
     pub fn numbers<'a>(&self, b: usize, groups: &'a [u32]) -> Numbers<'a> {
         let (groups, first) = self.blocks.groups_of(b, groups);
-        let together = !self.batches_groups && self.blocks.n == self.most;
+        let together = !self.batches_groups && self.blocks.of_n == self.most;
         Numbers { groups, first, most: self.most, together }
     }
 
@@ -510,8 +537,10 @@ impl<F: Real> Kit<'_, F> {
             0 => &mut [],
             count => {
                 let slots = &mut slots[..count * self.width];
-                let (sums, rest) = sum_slots(slots, self.width).split_at_mut(self.sums_len);
-                self.model.finish_scalars(self.blocks.groups * self.blocks.n, &mut rest[..self.scalars_len]);
+                let total = sum_over_ranks(self.ranks, slots, self.width, self.blocks.of_count);
+                let (sums, rest) = total.split_at_mut(self.sums_len);
+                let groups = if self.batches_groups { self.blocks.groups } else { self.model.groups() };
+                self.model.finish_scalars(groups * self.blocks.of_n, &mut rest[..self.scalars_len]);
                 sums
             }
         };
@@ -524,7 +553,7 @@ impl<F: Real> Kit<'_, F> {
             h,
             rate,
             encoder_rate: self.encoder_rate,
-            n: self.blocks.n,
+            n: self.blocks.of_n,
             noise: &self.on_theta,
             sums,
             theta,
@@ -564,6 +593,45 @@ impl<F: Real> Kit<'_, F> {
         let norm = maximise(theta, mean_gradient).map_err(|source| Trouble::Model(source).at(k, h))?;
         if norm.is_finite() { Ok(()) } else { Err(diverged(k, "|theta-gradient|", norm, h)) }
     }
+}
+
+/// The groups and the particles that a rank has of a cloud with n particles in each group.
+pub fn part_of<F: Real>(
+    ranks: &dyn Ranks,
+    model: &dyn Model<F>,
+    n: usize,
+) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+    let all = Blocks::new(model, model.groups(), n);
+    let own = share(ranks.rank(), ranks.size(), all.count);
+    let rows = all.range(own.start).start..all.range(own.end.max(1) - 1).end;
+    match model.groups() {
+        1 => (0..1, rows),
+        _ => (rows.start / n..rows.end / n, 0..n),
+    }
+}
+
+/// Refuses what several ranks cannot do, or not yet.
+fn refuse_ranks<F: Real>(
+    ranks: &dyn Ranks,
+    model: &dyn Model<F>,
+    composition: Composition,
+    plan: Plan<'_>,
+) -> Result<(), Error> {
+    if ranks.size() == 1 {
+        return Ok(());
+    }
+    let n = plan.sizes.first().copied().unwrap_or(0);
+    let numerical = composition.rule == Rule::MStep && model.m_step().is_none();
+    let sentence = if numerical || !matches!(composition.movement, Move::Ula | Move::Mala) {
+        "several ranks can only move particles one by one; use pgd, ipla, pqn or pmgd with a closed M-step"
+    } else if plan.batch.is_some() || plan.sizes.len() > 1 {
+        "several ranks know neither mini-batches nor growing clouds; leave them out"
+    } else if Blocks::new(model, model.groups(), n).count < ranks.size() {
+        "there are more ranks than blocks of work; use fewer ranks"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Settings(sentence.into()))
 }
 
 /// The largest magnitude; NaN if there is one.

@@ -11,7 +11,7 @@ use crate::algorithms::VARIATIONAL;
 use crate::files::{Durable, write_atomically};
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::metrics::{accumulate, merged};
-use crate::model::{Predictive, full_names};
+use crate::model::Predictive;
 use crate::moves::{draw, softplus};
 use crate::noise::{Noise, Purpose};
 use crate::settings::Settings;
@@ -201,6 +201,7 @@ impl Summary {
             values
         };
         let sampled = state.cloud.n() > 0;
+        let groups = (model.groups() > 1 && moments.is_some()).then(|| model.group_names());
         Summary {
             schema: SCHEMA,
             model: model.name().into(),
@@ -222,8 +223,8 @@ impl Summary {
                     .collect(),
             },
             posterior: moments.map(|(mean, var)| PosteriorSummary {
-                names: full_names(model),
-                groups: (model.groups() > 1).then(|| model.group_names()),
+                names: names_of_groups(model.x_names(), groups.as_deref()),
+                groups: groups.clone(),
                 mean,
                 var,
             }),
@@ -327,6 +328,16 @@ fn numbers<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<f64>, D::Error> {
 fn maybe_numbers<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Vec<f64>>, D::Error> {
     let read = Option::<Vec<Option<f64>>>::deserialize(source)?;
     Ok(read.map(|list| list.into_iter().map(|v| v.unwrap_or(f64::NAN)).collect()))
+}
+
+/// A name for each coordinate of each group: that of the coordinate alone where there is one group.
+pub fn names_of_groups(x_names: Vec<String>, groups: Option<&[String]>) -> Vec<String> {
+    match groups {
+        None => x_names,
+        Some(groups) => {
+            groups.iter().flat_map(|g| x_names.iter().map(move |x| format!("{x}[{g}]"))).collect()
+        }
+    }
 }
 
 /// Mean and variance of each latent coordinate: of the averaged clouds, of the variational Gaussian, or exact.

@@ -50,11 +50,16 @@ impl<R: Read + Seek> Archive<R> {
         }
     }
 
-    /// A vector, if it is there.
+    /// A vector, or a matrix row by row, if it is there.
     pub fn vector(&mut self, name: &str) -> Result<Option<Vec<f64>>, String> {
         let Some(shape) = self.shape(name)? else { return Ok(None) };
         match shape[..] {
             [_] => self.columns(name, &[0]).map(|c| Some(c.values)),
+            [rows, d] => {
+                let columns = self.columns(name, &(0..d).collect::<Vec<_>>())?;
+                let whole = columns.particles == rows;
+                Ok(whole.then(|| (0..rows * d).map(|i| columns.get(i % d)[i / d]).collect()))
+            }
             _ => Ok(None),
         }
     }
@@ -79,7 +84,8 @@ impl<R: Read + Seek> Archive<R> {
         let wide = header.is_wide().map_err(damaged)?;
         let (rows, d) = match header.shape[..] {
             [rows] => (rows, 1),
-            [rows, d] => (rows, d),
+            // Groups and their coordinates are one row of numbers.
+            [rows, ref axes @ ..] => (rows, axes.iter().product()),
             _ => return Err(damaged("not a matrix".into())),
         };
         if wanted.iter().any(|i| *i >= d) {

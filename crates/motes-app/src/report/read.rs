@@ -362,7 +362,7 @@ fn marginals(file: BufReader<File>, summary: &Summary, limits: Limits) -> Result
     if shape.is_none() {
         (array, shape) = ("particles", archive.shape("particles")?);
     }
-    let d = shape.as_ref().and_then(|s| s.get(1).copied());
+    let d = shape.as_ref().map(|s| s[1..].iter().product::<usize>()).filter(|d| *d > 0);
     let moments = match &summary.posterior {
         Some(listed) => Some((listed.mean.clone(), listed.var.clone())),
         None => archive.vector("mean")?.zip(archive.vector("var")?),
@@ -380,7 +380,10 @@ fn marginals(file: BufReader<File>, summary: &Summary, limits: Limits) -> Result
     let points = if order.len() <= 200 { 128 } else { 64 };
     let names = match &summary.posterior {
         Some(listed) => listed.names.clone(),
-        None => archive.strings("x_names")?.unwrap_or_default(),
+        None => motes::summary::names_of_groups(
+            archive.strings("x_names")?.unwrap_or_default(),
+            archive.strings("group_names")?.as_deref(),
+        ),
     };
     let mut rows: Vec<Coordinate> = Vec::with_capacity(order.len());
     for (place, i) in order.into_iter().enumerate() {

@@ -127,7 +127,10 @@ impl Task {
             Data::Logistic { split } => ("logistic", "split-seed", split.into()),
             Data::Network { split } => ("bnn", "split-seed", split.into()),
         };
-        let options = Table::from_iter([(option.to_string(), value)]);
+        let mut options = Table::from_iter([(option.to_string(), value)]);
+        if let Data::Toy { .. } = self.data {
+            options.insert("groups".into(), 1.into()); // one latent vector, as in the paper
+        }
         let entry = job::entry_of(model)?;
         let problem = entry.load(options, Given::Options).map_err(|e| e.to_string())?;
         let authors = match self.data {
@@ -201,9 +204,11 @@ impl Task {
             outcome.coordinate = match &gaussian {
                 Some((mean, variance)) => vec![mean[i], variance[i]],
                 None if state.kept.rows() > 0 => {
-                    state.kept.data.chunks_exact(model.d_x()).map(|x| x[i].f64()).collect()
+                    state.kept.by_particle().skip(i).step_by(state.cloud.width()).map(Real::f64).collect()
                 }
-                None => (0..state.cloud.n()).map(|n| state.cloud.row(0, n)[i].f64()).collect(),
+                None => {
+                    state.cloud.by_particle().skip(i).step_by(state.cloud.width()).map(Real::f64).collect()
+                }
             };
         }
         outcome.authors_error = authors.map(|mut authors| {

@@ -1,7 +1,7 @@
 //! One short run for every algorithm and every setting that changes what a step computes.
 
 use motes::Settings;
-use motes::algorithms::{EM, IPLA, JOINT_MH, MARGINAL_MH, MEAN_FIELD, PGD, PMGD, PQN, SOUL};
+use motes::algorithms::{ABP, EM, IPLA, JOINT_MH, MARGINAL_MH, MEAN_FIELD, PGD, PMGD, PQN, SHORT_RUN, SOUL};
 use motes::settings::{InitParticles, JointUpdate, Preconditioner, StepDecay, WarmStart};
 
 use super::models::Gives;
@@ -11,6 +11,7 @@ pub struct Entry {
     pub name: String,
     pub settings: Settings,
     pub gives: Gives,
+    pub grouped: bool,
 }
 
 /// All runs for clouds of n particles, `steps` long. Accept-reject begins at step 1; where it is all there is to see, the
@@ -30,12 +31,13 @@ pub fn catalogue(n: usize, steps: u64, h: f64, h_accept: f64) -> Vec<Entry> {
     let accepting = |algorithm| Settings { step_size: h_accept, ..of(algorithm) };
     let mut list = Vec::new();
     let mut add = |name: &str, settings: Settings, gives: Gives| {
-        list.push(Entry { name: name.into(), settings, gives });
+        list.push(Entry { name: name.into(), settings, gives, grouped: false });
     };
-    for algorithm in [&PGD, &IPLA, &PQN, &PMGD, &SOUL, &EM] {
+    for algorithm in [&PGD, &IPLA, &PQN, &PMGD, &SOUL, &EM, &ABP] {
         add(&algorithm.to_string(), of(algorithm), Gives::All);
     }
     let init_particles = InitParticles::Value(0.5);
+    add("short-run", Settings { init_particles, transitions: 3, ..of(&SHORT_RUN) }, Gives::All);
     add("mean-field", Settings { init_particles, ..of(&MEAN_FIELD) }, Gives::All);
     add("pmgd, numerical", of(&PMGD), Gives::NoMStep);
     for algorithm in [&PGD, &PQN, &PMGD] {
@@ -69,5 +71,25 @@ pub fn catalogue(n: usize, steps: u64, h: f64, h_accept: f64) -> Vec<Entry> {
         Settings { preconditioner: adam, adjust: true, grow, warm_start, ..of(&PGD) },
         Gives::All,
     );
+    list
+}
+
+/// The same for a model with groups, and what is done to some groups at a time.
+pub fn of_groups(n: usize, steps: u64, h: f64, h_accept: f64, batch: usize) -> Vec<Entry> {
+    let mut list = catalogue(n, steps, h, h_accept);
+    let batched =
+        ["pgd", "ipla", "pqn", "soul", "mean-field", "abp", "short-run", "pgd, adjusted", "pgd, adam"];
+    for name in batched {
+        let of_all = list.iter().find(|e| e.name == name).expect("an entry");
+        let settings = Settings { batch: Some(batch), ..of_all.settings.clone() };
+        list.push(Entry { name: format!("{name}, batched"), settings, gives: Gives::All, grouped: true });
+    }
+    for entry in &mut list {
+        entry.grouped = true;
+        // A step size that single groups reject now and then is far too large for theta.
+        if entry.settings.adjust && entry.settings.algorithm == &PGD {
+            entry.settings.theta_rate = Some(h);
+        }
+    }
     list
 }

@@ -28,6 +28,11 @@ impl<F: Real> Reduced<F> {
         Reduced { inner: Hierarchical::new(y), gives }
     }
 
+    /// With each latent variable as a group of its own.
+    pub fn grouped(y: &[f64], gives: Gives) -> Self {
+        Reduced { inner: Hierarchical::grouped(y), gives }
+    }
+
     fn unless_gradients_only<T>(&self, capability: Option<T>) -> Option<T> {
         capability.filter(|_| self.gives != Gives::GradientsOnly)
     }
@@ -42,6 +47,9 @@ impl<F: Real> Model<F> for Reduced<F> {
     }
     fn d_x(&self) -> usize {
         self.inner.d_x()
+    }
+    fn groups(&self) -> usize {
+        self.inner.groups()
     }
     fn nanoseconds_per_row(&self) -> f64 {
         self.inner.nanoseconds_per_row()

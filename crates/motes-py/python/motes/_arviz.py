@@ -32,7 +32,12 @@ def to_arviz(fits: Sequence["Fit"]) -> Any:
         "x_dim": fits[0].x_names,
         "particle": np.arange(posterior["x"].shape[2]),
     }
-    dims = {"theta": ["theta_dim"], "x": ["particle", "x_dim"]}
+    groups = fits[0].group_names
+    axes = ["x_dim"] if groups is None else ["group"] if posterior["x"].ndim == 4 else ["group", "x_dim"]
+    if groups is not None:
+        coords["group"] = groups
+    dims = {"theta": ["theta_dim"], "x": ["particle", *axes]}
+    coords = {name: values for name, values in coords.items() if name == "draw" or any(name in d for d in dims.values())}
     if arviz.__version__.startswith("0."):
         return arviz.from_dict(posterior=posterior, coords=coords, dims=dims)
     return arviz.from_dict({"posterior": posterior}, coords=coords, dims=dims)

@@ -49,8 +49,13 @@ class _Builtin:
 
     @property
     def d_x(self) -> int:
-        """The number of latent coordinates."""
+        """The number of latent coordinates of each group."""
         return self._problem.shape()[1]
+
+    @property
+    def groups(self) -> int:
+        """The number of groups of latent variables, which are independent given theta."""
+        return len(self._problem.shape()[4])
 
     @property
     def theta_names(self) -> list[str]:
@@ -59,8 +64,13 @@ class _Builtin:
 
     @property
     def x_names(self) -> list[str]:
-        """A name per latent coordinate."""
+        """A name per latent coordinate of a group."""
         return self._problem.shape()[3]
+
+    @property
+    def group_names(self) -> list[str]:
+        """A name per group."""
+        return self._problem.shape()[4]
 
     @property
     def notes(self) -> list[str]:
@@ -68,7 +78,8 @@ class _Builtin:
         return self._problem.notes()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(d_theta={self.d_theta}, d_x={self.d_x})"
+        groups = f", groups={self.groups}" if self.groups > 1 else ""
+        return f"{type(self).__name__}(d_theta={self.d_theta}, d_x={self.d_x}{groups})"
 
 
 class Hierarchical(_Builtin):
@@ -76,23 +87,28 @@ class Hierarchical(_Builtin):
 
     Parameters
     ----------
-    y : array_like, shape (d_x,)
-        The observations.
+    y : array_like
+        The observations. Each has a latent variable of its own, which is a group by itself.
+    groups : int, optional
+        1 for all latent variables in one group.
 
     Examples
     --------
     >>> import motes
     >>> motes.Hierarchical([0.5, 1.5])
-    Hierarchical(d_theta=1, d_x=2)
+    Hierarchical(d_theta=1, d_x=1, groups=2)
     """
 
     _model = "hierarchical"
 
-    def __init__(self, y: Any) -> None:
-        self._problem = Problem.of_observations(self._model, _arrays.numbers("y", y, 1))
+    def __init__(self, y: Any, *, groups: int | None = None) -> None:
+        table = table_of({"groups": groups}, options_of(self._model))
+        self._problem = Problem.of_observations(self._model, json.dumps(table), _arrays.numbers("y", y, 1))
 
     @classmethod
-    def generate(cls, dim: int = 100, true_theta: float = 1.0, data_seed: int = 0) -> "Hierarchical":
+    def generate(
+        cls, dim: int = 100, true_theta: float = 1.0, data_seed: int = 0, groups: int | None = None
+    ) -> "Hierarchical":
         """Observations drawn from the model, as ``motes fit hierarchical`` does.
 
         Parameters
@@ -103,14 +119,16 @@ class Hierarchical(_Builtin):
             The theta they are drawn at.
         data_seed : int
             The seed of the draw.
+        groups : int, optional
+            1 for all latent variables in one group.
 
         Examples
         --------
         >>> import motes
-        >>> motes.Hierarchical.generate(dim=10).d_x
+        >>> motes.Hierarchical.generate(dim=10).groups
         10
         """
-        return cls._of_settings(dim=dim, true_theta=true_theta, data_seed=data_seed)
+        return cls._of_settings(dim=dim, true_theta=true_theta, data_seed=data_seed, groups=groups)
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str], target: str | None = None) -> "Hierarchical":

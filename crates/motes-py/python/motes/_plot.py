@@ -17,7 +17,6 @@ def plot(fits: Sequence["Fit"], components: int = 4, coordinates: int = 6) -> An
 
     first = fits[0]
     shown = min(components, first.theta_trace.shape[1])
-    latent = min(coordinates, first.particles.shape[1])
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     colors = [f"C{i}" for i in range(10)]
@@ -29,12 +28,16 @@ def plot(fits: Sequence["Fit"], components: int = 4, coordinates: int = 6) -> An
     left.set(xlabel="step", ylabel="theta", title=f"{first.model.name} by {first.settings['algorithm']}")
     left.legend(frameon=False)
     draws = np.concatenate([fit.clouds if len(fit.clouds) else fit.particles for fit in fits])
+    draws = draws.reshape(len(draws), -1)
+    groups = first.group_names
+    names = first.x_names if groups is None else [f"{x}[{g}]" for g in groups for x in first.x_names]
+    latent = min(coordinates, draws.shape[1])
     for i in range(latent):
         values = draws[:, i]
         if len(values) and np.ptp(values) > 0:
             heights, edges = np.histogram(values, bins=60, density=True)
             middles = 0.5 * (edges[1:] + edges[:-1])
-            right.plot(middles, heights, color=colors[i % 10], lw=1.2, label=first.x_names[i])
+            right.plot(middles, heights, color=colors[i % 10], lw=1.2, label=names[i])
     right.set(xlabel="x", ylabel="density", title="posterior of latent coordinates")
     if latent:
         right.legend(frameon=False, fontsize="small")

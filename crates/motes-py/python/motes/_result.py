@@ -69,8 +69,14 @@ class Fit(Ran):
 
     @cached_property
     def x_names(self) -> list[str]:
-        """A name per latent coordinate."""
+        """A name per latent coordinate of a group."""
         return self._posterior["x_names"].tolist()
+
+    @cached_property
+    def group_names(self) -> list[str] | None:
+        """A name per group, if there are several."""
+        names = self._posterior.get("group_names")
+        return None if names is None else names.tolist()
 
     @cached_property
     def trace(self) -> dict[str, np.ndarray]:
@@ -84,12 +90,12 @@ class Fit(Ran):
 
     @property
     def particles(self) -> np.ndarray:
-        """The last cloud, shape (particles, d_x)."""
+        """The last cloud, shape (particles, groups, d_x); one group, or one coordinate of each of several, has no axis."""
         return self._posterior["particles"]
 
     @property
     def clouds(self) -> np.ndarray:
-        """A bounded, thinned set of particles after burn-in, shape (draws, d_x)."""
+        """A bounded, thinned set of particles after burn-in, shaped as :attr:`particles`."""
         return self._posterior["clouds"]
 
     @property
@@ -108,7 +114,7 @@ class Fit(Ran):
         return self._moment("var")
 
     def _moment(self, name: str) -> np.ndarray:
-        return self._posterior.get(name, np.full(self._run.problem.shape()[1], np.nan))
+        return self._posterior.get(name, np.full(self.particles.shape[1:], np.nan))
 
     @property
     def diagnostics(self) -> dict[str, Any]:
