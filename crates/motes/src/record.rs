@@ -159,6 +159,11 @@ impl RunDirectory {
         self.trace.replace(text)
     }
 
+    /// Brings all rows of the trace to its file.
+    pub fn sync_trace(&mut self) -> Result<(), Error> {
+        self.trace.sync()
+    }
+
     /// Whether a checkpoint should be written after step k.
     pub fn checkpoint_is_due(&mut self, k: u64) -> bool {
         self.due.after(k)

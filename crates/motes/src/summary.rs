@@ -52,6 +52,9 @@ pub struct Summary {
     pub posterior: Option<PosteriorSummary>,
     /// Predictive performance on the test set.
     pub metrics: Option<Metrics>,
+    /// Means of what the model wants in the trace, over the last pass over all groups.
+    #[serde(default)]
+    pub scalars: Option<Metrics>,
     /// Which particles predictions are made with.
     pub predict_with: Option<PredictWith>,
     /// What the model wants to be remembered of its data, for later predictions.
@@ -229,6 +232,7 @@ impl Summary {
                 var,
             }),
             metrics: metrics(model, settings, state),
+            scalars: None,
             predict_with: PredictWith::of(model, state),
             data: None,
             diagnostics: Diagnostics::of(model, settings, state),

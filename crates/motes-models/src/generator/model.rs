@@ -1,13 +1,16 @@
 //! The generator as a model: each image is a group, its latents are N(0, I), and its pixels N(f_theta(x), sigma^2 I).
 
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use motes::model::{Draws, Scalar};
+use motes::settings::unknown;
 use motes::{At, Gives, Model, ModelError, Want};
+use serde::{Deserialize, Serialize};
 
 use super::vae::Recognition;
-use super::{BatchNorm, Decoder, Inference, Mode, Stop, Tensor, Wanted};
+use super::{Decoder, Inference, Mode, Stop, Tensor, Wanted};
 
 /// The images y^1, ..., y^M that a generator is trained on.
 pub trait Targets: Send + Sync {
@@ -17,6 +20,27 @@ pub trait Targets: Send + Sync {
     fn d_y(&self) -> usize;
     /// Writes the values of image m.
     fn write(&self, m: usize, image: &mut [f32]);
+}
+
+/// Which statistics normalise when PGD differentiates with respect to the particles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BatchNorm {
+    /// The running ones, in a pass of its own, as the authors.
+    TwoPass,
+    /// The batch's, in the same pass as theta's gradient: cheaper, and another algorithm.
+    OnePass,
+}
+
+impl FromStr for BatchNorm {
+    type Err = String;
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "two-pass" => Ok(BatchNorm::TwoPass),
+            "one-pass" => Ok(BatchNorm::OnePass),
+            _ => Err(unknown("way to normalise", word, &["two-pass", "one-pass"])),
+        }
+    }
 }
 
 /// Makes a network whose weights are drawn by a seed.
@@ -30,7 +54,7 @@ const PART: usize = 128;
 const NANOSECONDS: f64 = 3e6;
 
 /// What a generator shows of a step, at the weights before it.
-const SCALARS: [Scalar; 3] = [
+pub(super) const SCALARS: [Scalar; 3] = [
     Scalar {
         name: "loss",
         title: "Loss",
@@ -61,7 +85,6 @@ pub struct Generator {
     pub(super) phi: usize,
     statistics: usize,
     d_x: usize,
-    normalises: bool,
     traced: Vec<String>,
     room: Mutex<Room>,
 }
@@ -107,7 +130,6 @@ impl Generator {
             latents: Vec::new(),
             losses: Vec::new(),
         });
-        let normalises = statistics > 0;
         Ok(Generator {
             targets,
             make,
@@ -118,7 +140,6 @@ impl Generator {
             phi: 0,
             statistics,
             d_x,
-            normalises,
             traced,
             room,
         })
@@ -132,11 +153,6 @@ impl Generator {
         self.room().recognition = Some(recognition);
         self.inference = Some(make);
         self
-    }
-
-    /// Whether a batch of one row has no variance to normalise by.
-    pub fn normalises(&self) -> bool {
-        self.normalises
     }
 
     pub(super) fn room(&self) -> MutexGuard<'_, Room> {
@@ -283,6 +299,10 @@ impl Model<f32> for Generator {
 
     fn theta_names(&self) -> Vec<String> {
         self.traced.clone()
+    }
+
+    fn listed(&self) -> usize {
+        self.traced.len()
     }
 
     fn whole_batch(&self) -> bool {
