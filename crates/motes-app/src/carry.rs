@@ -1,6 +1,7 @@
 //! The driver of every run: a new one or one that goes on, in a directory or in memory.
 
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,9 @@ use motes::files::{Durable, write_atomically};
 use motes::printable::Number;
 use motes::record::{RunDirectory, TraceRows, trace_header};
 use motes::settings::InitTheta;
-use motes::{Ended, Flow, Model, Observer, Real, Settings, State, StepInfo, Summary};
+use motes::summary::Metrics;
+use motes::{Cloud, Ended, Flow, Model, Observer, Real, Settings, State, StepInfo, Stop, Summary};
+use motes_models::registry::{Epochs, Fitted, Problem};
 
 use crate::job::{Budget, Job, Length, next_default};
 use crate::{Error, report};
@@ -69,14 +72,15 @@ pub struct Outcome<F> {
     pub notes: Vec<String>,
 }
 
-/// Makes the run, and writes what is to be written; with a report, if it has a directory. Must be called inside
-/// [`motes::Pool::install`].
+/// Makes the run, and writes what is to be written; with a report, if it has a directory. A step in the middle of a long
+/// evaluation is given up soon after the flag `stop` is set. Must be called inside [`motes::Pool::install`].
 pub fn carry_out<F: Real>(
     mut job: Job,
     model: &dyn Model<F>,
     start: Start<F>,
     with_report: bool,
     watch: &mut dyn Watch<F>,
+    stop: Stop<'_>,
 ) -> Result<Outcome<F>, Error> {
     if let Some(every) = job.length.budget().and_then(|b| trace_every(b, model, &job.settings)) {
         job.config.run.trace_every = Some(every);
@@ -88,8 +92,8 @@ pub fn carry_out<F: Real>(
     let ran = match job.length {
         // The warm start begins again when the run is resumed from step 0.
         _ if in_warm_start => Ok((Ended::Early, Duration::ZERO)),
-        Length::Steps => place.run(model, &job.settings, &mut state, watch, None),
-        Length::Seconds(budget) => for_a_time(budget, &mut job, model, &mut state, &mut place, watch),
+        Length::Steps => place.run(model, &job, &mut state, (watch, stop), None),
+        Length::Seconds(budget) => for_a_time(budget, &mut job, model, &mut state, &mut place, (watch, stop)),
     };
     watch.over();
     let ran = ran.map_err(|e| blame_start(e, &job, model));
@@ -111,12 +115,21 @@ pub fn carry_out<F: Real>(
         (Err(e), _) => return Err(e),
     };
     let seconds = before + spent.as_secs_f64();
-    let summary = summary(&job, model, &state, seconds);
+    let mut summary = summary(&job, model, &state, seconds);
     let (dir, trace) = match place {
-        Place::Memory(memory) => (None, memory.text),
+        Place::Memory(memory) => {
+            summary.scalars = scalars(model, &job.settings, state.k, &memory.text[..]);
+            (None, memory.text)
+        }
         Place::Directory(mut directory) => {
+            if !model.scalars().is_empty() {
+                directory.sync_trace()?;
+                let path = directory.path().join("trace.csv");
+                let file = File::open(&path).map_err(motes::Error::io("read", &path))?;
+                summary.scalars = scalars(model, &job.settings, state.k, BufReader::new(file));
+            }
             if ended == Ended::Complete {
-                directory.finish(model, &job.settings, &state, spent, &summary)?;
+                finish(&mut directory, &job, model, &state, spent, &summary)?;
             }
             if with_report && !in_warm_start {
                 note(report::after_run(directory.path(), None), watch);
@@ -173,6 +186,82 @@ pub fn summary<F: Real>(job: &Job, model: &dyn Model<F>, state: &State<F>, secon
     let mut summary = Summary::of(model, &job.settings, choices, state, seconds);
     summary.data = job.problem.remember();
     summary
+}
+
+/// The means of what a model wants in the trace over the last pass over all groups, for a run that has come to step k.
+pub fn scalars<F: Real>(
+    model: &dyn Model<F>,
+    settings: &Settings,
+    k: u64,
+    trace: impl BufRead,
+) -> Option<Metrics> {
+    let names: Vec<&str> = model.scalars().iter().map(|scalar| scalar.name).collect();
+    let after = k.saturating_sub(Epochs { count: 1, groups: model.groups() }.steps(settings.batch));
+    let mut lines = trace.lines().map_while(Result::ok);
+    let header = lines.next()?;
+    let heads: Vec<&str> = header.split(',').collect();
+    // Names of parameters, which may hold commas, come first: counted from the end, columns are where they are.
+    let columns: Option<Vec<usize>> =
+        names.iter().map(|name| Some(heads.len() - heads.iter().rposition(|head| head == name)?)).collect();
+    let (columns, mut sums, mut rows) = (columns?, vec![0.0; names.len()], 0.0);
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        if cells[0].parse::<u64>().is_ok_and(|k| k > after) {
+            rows += 1.0;
+            for (sum, column) in sums.iter_mut().zip(&columns) {
+                *sum += cells.len().checked_sub(*column).map_or("", |i| cells[i]).parse().unwrap_or(f64::NAN);
+            }
+        }
+    }
+    let named = names.iter().zip(sums).map(|(name, sum)| (name.to_string(), sum / rows));
+    (rows > 0.0 && !names.is_empty()).then(|| Metrics(named.collect()))
+}
+
+/// Writes what a finished run leaves, the summary last.
+pub fn finish<F: Real>(
+    directory: &mut RunDirectory,
+    job: &Job,
+    model: &dyn Model<F>,
+    state: &State<F>,
+    spent: Duration,
+    summary: &Summary,
+) -> Result<(), Error> {
+    let State { theta, buffers, cloud, .. } = state;
+    let fitted = Fitted { theta, buffers, latents: &|count| first_particles(cloud, count) };
+    job.problem.leave(directory.path(), job.settings.seed, &fitted)?;
+    Ok(directory.finish(model, &job.settings, state, spent, summary)?)
+}
+
+fn first_particles<F: Real>(cloud: &Cloud<F>, groups: usize) -> Vec<f32> {
+    (0..groups).flat_map(|g| cloud.row(g, 0).iter().map(|v| v.f64() as f32)).collect()
+}
+
+/// Has the problem show how far a run has come.
+struct Showing<'a> {
+    problem: &'a dyn Problem,
+    dir: PathBuf,
+    seed: u64,
+    every: u64,
+    steps: u64,
+    failed: Option<Error>,
+}
+
+impl<F: Real> Observer<F> for Showing<'_> {
+    fn observe(&mut self, info: &StepInfo<'_, F>) -> Flow {
+        // At the end it leaves the same.
+        if info.k == 0 || info.k >= self.steps || !info.k.is_multiple_of(self.every) {
+            return Flow::Continue;
+        }
+        let StepInfo { theta, buffers, cloud, .. } = *info;
+        let fitted = Fitted { theta, buffers, latents: &|count| first_particles(cloud, count) };
+        match self.problem.show(&self.dir, self.seed, &fitted) {
+            Ok(()) => Flow::Continue,
+            Err(e) => {
+                self.failed = Some(e.into());
+                Flow::Stop
+            }
+        }
+    }
 }
 
 /// Makes a run directory at step 0, with the files that its config names there.
@@ -265,21 +354,37 @@ impl Place {
     fn run<F: Real>(
         &mut self,
         model: &dyn Model<F>,
-        settings: &Settings,
+        job: &Job,
         state: &mut State<F>,
-        watch: &mut dyn Watch<F>,
+        (watch, stop): (&mut dyn Watch<F>, Stop<'_>),
         clock: Option<&mut Clock>,
     ) -> Result<(Ended, Duration), Error> {
+        let Job { settings, problem, .. } = job;
+        let mut showing = Showing {
+            problem: &**problem,
+            dir: PathBuf::new(),
+            seed: settings.seed,
+            every: problem.shows_every(settings),
+            steps: settings.steps,
+            failed: None,
+        };
         let mut observers: Vec<&mut dyn Observer<F>> = vec![watch];
         observers.extend(clock.map(|clock| clock as &mut dyn Observer<F>));
         let directory = match self {
-            Place::Directory(directory) => Some(&mut **directory),
+            Place::Directory(directory) => {
+                showing.dir = directory.path().to_path_buf();
+                if showing.every > 0 {
+                    observers.push(&mut showing);
+                }
+                Some(&mut **directory)
+            }
             Place::Memory(memory) => {
                 observers.push(memory);
                 None
             }
         };
-        Ok(motes::run(model, settings, state, directory, &mut observers)?)
+        let ran = motes::run_unless(model, settings, state, directory, &mut observers, stop)?;
+        showing.failed.map_or(Ok(ran), Err)
     }
 }
 
@@ -306,7 +411,7 @@ fn for_a_time<F: Real>(
     model: &dyn Model<F>,
     state: &mut State<F>,
     place: &mut Place,
-    watch: &mut dyn Watch<F>,
+    (watch, stop): (&mut dyn Watch<F>, Stop<'_>),
 ) -> Result<(Ended, Duration), Error> {
     let accepts = job.settings.accepts();
     type Settled = fn(&mut Settings) -> &mut u64;
@@ -319,7 +424,7 @@ fn for_a_time<F: Real>(
     for (part, _, settled) in stages.into_iter().filter(|(_, open, _)| *open) {
         let time = budget.time.mul_f64(part).saturating_sub(spent);
         let mut clock = Clock { began: Instant::now(), time };
-        let (_, more) = place.run(model, &job.settings, state, watch, Some(&mut clock))?;
+        let (_, more) = place.run(model, job, state, (watch, stop), Some(&mut clock))?;
         spent += more;
         if watch.stopped() {
             return Ok((Ended::Early, spent));

@@ -8,7 +8,7 @@ use motes::record::Recording;
 use motes::settings::{
     Growth, InitParticles, InitTheta, JointUpdate, Preconditioner, Settings, StepDecay, WarmStart,
 };
-use motes_models::registry::{Defaults, Precision};
+use motes_models::registry::{Defaults, Precision, ThetaRate};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -269,17 +269,27 @@ impl Choices {
         self.refuse_idle(&named)?;
         // A whole cloud is accepted or rejected with a theta that no preconditioner has changed, unless one is asked for.
         let whole_cloud = Settings { adjust: false, ..named.clone() }.accepts();
-        let steps = self.steps.unwrap_or(defaults.steps);
+        let batch = self.batch.or(defaults.batch.filter(|_| takes("batch")));
+        let steps = self.steps.unwrap_or_else(|| match defaults.epochs {
+            Some(epochs) => epochs.steps(batch),
+            None => defaults.steps,
+        });
+        let step_size = match self.step_size {
+            Some(StepSize::Value(h)) => h,
+            _ => defaults.step_size,
+        };
+        let theta_rate = defaults.theta_rate.filter(|_| takes("theta-rate")).map(|rate| match rate {
+            ThetaRate::Value(rate) => rate,
+            ThetaRate::TimesStepSize(times) => times * step_size,
+        });
+        let alone = defaults.alone && (takes("transitions") || takes("encoder-rate"));
         let burn_in = self.burn_in.unwrap_or(steps / 2);
         let settings = Settings {
             algorithm,
-            particles: self.particles.unwrap_or(defaults.particles),
+            particles: self.particles.unwrap_or(if alone { 1 } else { defaults.particles }),
             steps,
             burn_in,
-            step_size: match self.step_size {
-                Some(StepSize::Value(h)) => h,
-                _ => defaults.step_size,
-            },
+            step_size,
             step_decay: self.step_decay,
             grow: self.grow.clone().unwrap_or_default(),
             preconditioner: self.preconditioner.unwrap_or(match takes("preconditioner") && !whole_cloud {
@@ -292,7 +302,7 @@ impl Choices {
             variational_adam: takes("variational-adam")
                 && self.variational_adam.unwrap_or(defaults.variational_adam),
             warm_start: self.warm_start,
-            theta_rate: self.theta_rate,
+            theta_rate: self.theta_rate.or(theta_rate),
             init_theta: self.init_theta.clone().map_or(InitTheta::Model, |start| start.0),
             init_particles: self.init_particles.unwrap_or(match takes("grow") {
                 true => defaults.init_particles,
@@ -302,7 +312,7 @@ impl Choices {
             transitions: self.transitions.unwrap_or(10),
             friction: self.friction.unwrap_or(1.0),
             encoder_rate: self.encoder_rate.unwrap_or(1e-3),
-            batch: self.batch,
+            batch,
             metrics_every: self.metrics_every.unwrap_or(0),
             keep_clouds: self.keep_clouds.unwrap_or(1),
         };
@@ -352,6 +362,8 @@ impl Choices {
         if settings.takes("encoder-rate") {
             full.encoder_rate = Some(settings.encoder_rate);
         }
+        full.batch = settings.batch;
+        full.theta_rate = settings.theta_rate;
         if settings.takes("joint-update") {
             full.joint_update = Some(settings.joint_update);
         }

@@ -97,7 +97,12 @@ impl Config {
         if let Some(entry) = registry::find(&self.model) {
             let chosen = |names: &[&str]| names.iter().any(|name| self.options.contains_key(*name));
             let stale = entry.gives_way().iter().filter(|(new, old)| chosen(new) && !chosen(old));
-            stale.flat_map(|(_, old)| *old).for_each(|name| drop(file.options.remove(*name)));
+            let mut run = file.run.table();
+            for name in stale.flat_map(|(_, old)| *old) {
+                file.options.remove(*name);
+                run.remove(*name);
+            }
+            file.run = Choices::of(&run)?;
             if chosen(entry.names_data()) {
                 file.data_sha256 = None;
             }

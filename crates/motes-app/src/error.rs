@@ -1,7 +1,6 @@
 //! What can go wrong between a config and a report; the faces make a sentence or an exception of it.
 
 use motes_models::data::DataError;
-use motes_models::generator::TrainingError;
 use motes_models::registry;
 
 /// Any failure of what the faces share.
@@ -30,9 +29,6 @@ pub enum Error {
         /// The step size.
         h: f64,
     },
-    /// A failure of a generator's training.
-    #[error(transparent)]
-    Training(#[from] TrainingError),
 }
 
 impl Error {

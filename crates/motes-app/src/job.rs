@@ -21,19 +21,19 @@ const UNBOUNDED: u64 = 1 << 52;
 
 /// The precisions that a problem can be built in.
 pub trait Precise: Real {
-    /// The model of a problem.
-    fn model(problem: &dyn Problem) -> Result<Arc<dyn Model<Self>>, Error>;
+    /// The model of a problem, as runs with these settings need it.
+    fn model(problem: &dyn Problem, settings: &Settings) -> Result<Arc<dyn Model<Self>>, Error>;
 }
 
 impl Precise for f32 {
-    fn model(problem: &dyn Problem) -> Result<Arc<dyn Model<f32>>, Error> {
-        Ok(problem.single()?)
+    fn model(problem: &dyn Problem, settings: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {
+        Ok(problem.single(settings)?)
     }
 }
 
 impl Precise for f64 {
-    fn model(problem: &dyn Problem) -> Result<Arc<dyn Model<f64>>, Error> {
-        Ok(problem.double()?)
+    fn model(problem: &dyn Problem, settings: &Settings) -> Result<Arc<dyn Model<f64>>, Error> {
+        Ok(problem.double(settings)?)
     }
 }
 
@@ -123,8 +123,12 @@ impl Job {
         config.data_sha256 = sha256;
         let auto = !matches!(config.run.step_size, Some(StepSize::Value(_))) && settings.takes("step-size");
         if auto {
-            // The curvature needs no precision of its own.
-            settings.step_size = settings.auto_step_size(&*problem.double()?);
+            // The curvature needs no precision of its own, but some models have one alone.
+            settings.step_size = match (problem.double(&settings), precision) {
+                (Ok(model), _) => settings.auto_step_size(&*model),
+                (Err(_), Precision::F32) => settings.auto_step_size(&*problem.single(&settings)?),
+                (Err(e), Precision::F64) => return Err(e.into()),
+            };
         }
         config.run = config.run.resolved(&settings, precision);
         config.options = problem.options();
@@ -138,7 +142,7 @@ impl Job {
 
     /// The model, which can do what the settings ask of it.
     pub fn model<F: Precise>(&self) -> Result<Arc<dyn Model<F>>, Error> {
-        let model = F::model(&*self.problem)?;
+        let model = F::model(&*self.problem, &self.settings)?;
         self.settings.validate(&*model)?;
         let (d_theta, d_x) = (model.d_theta(), model.d_x());
         let shape = memory::Shape {

@@ -12,7 +12,7 @@ use motes_models::data;
 use motes_models::registry::{self, Predictor};
 use serde_json::Value;
 
-use crate::{Error, generator};
+use crate::Error;
 
 /// Predictions for the rows of a file.
 pub struct Predictions {
@@ -56,9 +56,6 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
             summary_path.display()
         )
     };
-    if generator::is_config(&dir.join("config.toml")) {
-        return Err(unprepared().into());
-    }
     let summary = Summary::read(dir)?.ok_or_else(|| {
         format!("{} is not there; give the directory of a finished run", summary_path.display())
     })?;

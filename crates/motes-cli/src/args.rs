@@ -2,17 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use motes::Algorithm;
 use motes_app::choices::Choices;
-use motes_app::generator::MODEL;
 use motes_models::options::Flag;
 
 use crate::flags::{OfModel, Rest};
 use crate::frechet::FrechetArgs;
-use crate::generator::{
-    self, FitGeneratorArgs, InpaintArgs, InterpolateArgs, ReconstructArgs, SynthesizeArgs,
-};
+use crate::generator::{InpaintArgs, InterpolateArgs, ReconstructArgs, SynthesizeArgs};
 
 /// Train latent variable models by maximum likelihood with clouds of particles.
 #[derive(Parser)]
@@ -40,7 +37,7 @@ Exit codes: 0 done; 1 ended early by choice and resumable; 2 error.";
 pub enum Command {
     /// Fit a model and write a run directory
     #[command(after_help = FIT_EXAMPLES)]
-    Fit(FitArgs),
+    Fit(OfModel<FitRest>),
     /// Go on with an interrupted run, or give a finished one more steps
     Resume(ResumeArgs),
     /// Predict new rows with a fitted run
@@ -83,40 +80,10 @@ Examples:
   motes fit hierarchical --data measurements.csv --target y --algorithm pmgd
   motes fit hierarchical --algorithm marginal-mh --particles 4 --step-size 0.5 --steps 10000 --dim 1
   motes fit hierarchical --grow 500:100,800:1000 --step-decay 0.6,100 --steps 2000
+  motes fit generator --images 1000 --particles 2 --epochs 100     a small one on the embedded MNIST images
+  motes fit generator --data img_align_celeba --channels 3 --images 40000 --lambda 2.5e-4
   motes fit --config runs/hierarchical-pgd-1/config.toml --out again
   motes fit logistic --help                       the flags of a model, and of every run";
-
-/// `fit` of a model of the table, or of the generator.
-pub enum FitArgs {
-    Model(Box<OfModel<FitRest>>),
-    Generator(Box<FitGeneratorArgs>),
-}
-
-impl Args for FitArgs {
-    fn augment_args(command: clap::Command) -> clap::Command {
-        OfModel::<FitRest>::augment_args(command).subcommand(generator::command())
-    }
-
-    fn augment_args_for_update(command: clap::Command) -> clap::Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for FitArgs {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        match matches.subcommand_matches(MODEL) {
-            Some(matches) => {
-                FitGeneratorArgs::from_arg_matches(matches).map(Box::new).map(FitArgs::Generator)
-            }
-            None => OfModel::from_arg_matches(matches).map(Box::new).map(FitArgs::Model),
-        }
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
 
 /// Where a run is fitted to and from.
 #[derive(Args)]

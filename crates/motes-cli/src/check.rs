@@ -16,7 +16,7 @@ pub fn check(args: OfModel<CheckRest>) -> Result<Ended, String> {
     let shape = job::entry_of(&config.model)?.shape_before_data(&config.options, 8);
     memory::check(shape, &Settings { particles: 1, ..Settings::default() })?;
     config.make_absolute()?;
-    let model = load(&config)?.double().map_err(|e| e.to_string())?;
+    let model = load(&config)?.double(&Settings::default()).map_err(|e| e.to_string())?;
     let checks = motes::check_model(&*model, seed).map_err(|e| e.to_string())?;
     let mut table = format!("{:34}  {:>12}  verdict\n", model.name(), "worst error");
     for check in &checks {

@@ -7,22 +7,17 @@ use motes::sentence::Face;
 use motes::{Ended, Flow, Observer, Pool, Real, StepInfo};
 use motes_app::carry::{self, Outcome, Start, Watch};
 use motes_app::config::Config;
-use motes_app::generator::is_config;
 use motes_app::job::{self, Job, Precise, fewer_steps};
 use motes_app::{Error, show};
 use motes_models::registry::{Given, Precision, Problem};
 
-use crate::args::{FitArgs, How, ResumeArgs};
+use crate::args::{FitRest, How, ResumeArgs};
 use crate::flags::{OfModel, read_config};
-use crate::generator;
 use crate::progress::{Interrupt, Progress};
 
 /// Fits a model.
-pub fn fit(args: FitArgs) -> Result<Ended, String> {
-    let OfModel { mut config, rest } = match args {
-        FitArgs::Generator(args) => return generator::fit(*args),
-        FitArgs::Model(args) => *args,
-    };
+pub fn fit(args: OfModel<FitRest>) -> Result<Ended, String> {
+    let OfModel { mut config, rest } = args;
     if let Some(file) = &rest.config_file {
         config = config.over(read_config(file)?)?;
     }
@@ -38,9 +33,6 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
             "{} is not a run directory (it has no config.toml); give the directory that `motes fit` named",
             args.dir.display()
         ));
-    }
-    if is_config(&file) {
-        return generator::resume(args);
     }
     let mut config = Config::read(&file)?;
     if let Some(steps) = args.steps {
@@ -102,8 +94,9 @@ impl Run {
         let silent = how.quiet || label.is_some();
         let mut terminal = Terminal::new(&job, label, how.quiet, interrupt);
         let pool = Pool::new(how.threads)?;
-        let outcome =
-            pool.install(|| carry::carry_out(job, &*model, start, !how.no_report, &mut terminal))?;
+        let outcome = pool.install(|| {
+            carry::carry_out(job, &*model, start, !how.no_report, &mut terminal, interrupt.stop())
+        })?;
         let Outcome { job, state, summary, ended, dir, .. } = outcome;
         let dir = dir.unwrap_or_default();
         let (shown, settings) = (dir.display(), &job.settings);

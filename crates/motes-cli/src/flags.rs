@@ -12,7 +12,6 @@ use motes::settings::unknown;
 use motes_app::Error;
 use motes_app::choices::Choices;
 use motes_app::config::{Config, belongs, owners};
-use motes_app::generator::{self, GeneratorConfig, MODEL};
 use motes_models::options::{Flag, Kind, Table};
 use motes_models::registry::{self, Entry};
 use serde_json::Value;
@@ -153,15 +152,7 @@ pub fn with_model(mut args: Vec<OsString>) -> Result<Vec<OsString>, String> {
     }
     let model = args[2].to_string_lossy().into_owned();
     let Some(entry) = registry::find(&model) else {
-        let is_generator = model == MODEL;
-        return match is_generator && is(&args[1], "fit") {
-            true => Ok(args),
-            false if is_generator => Err(
-                "the model generator has flags of its own and stands alone; see motes fit generator --help"
-                    .into(),
-            ),
-            false => Err(unknown("model", &model, &[registry::names(), vec![MODEL]].concat())),
-        };
+        return Err(unknown("model", &model, &registry::names()));
     };
     let known = |name: &str| entry.flags().iter().chain(Choices::flags()).any(|flag| flag.name == name);
     for name in args.iter().skip(3).filter_map(|arg| flag_name(arg)) {
@@ -185,8 +176,7 @@ fn is_value(args: &[OsString], i: usize) -> bool {
         return false;
     };
     let of_run = ["config", "out", "threads", "algorithms", "budget"];
-    let all = registry::MODELS.iter().flat_map(|e| e.flags()).chain(Choices::flags());
-    let mut all = all.chain(GeneratorConfig::flags());
+    let mut all = registry::MODELS.iter().flat_map(|e| e.flags()).chain(Choices::flags());
     of_run.contains(&&*name) || all.any(|flag| flag.name == name && flag.kind != Kind::Switch)
 }
 
@@ -200,9 +190,6 @@ fn config_file(args: &[OsString]) -> Option<OsString> {
 
 /// The model that a config is for.
 fn model_of(file: &Path) -> Result<String, String> {
-    if generator::is_config(file) {
-        return Ok(MODEL.into());
-    }
     Ok(read_config(file)?.model)
 }
 

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use motes::{Flow, Real, StepInfo, Ticker};
+use motes::{Flow, Real, StepInfo, Stop, Ticker};
 use motes_app::numbers::{clock, grouped, thousands};
-use motes_models::generator::Stop;
 
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 

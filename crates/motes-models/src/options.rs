@@ -94,7 +94,7 @@ macro_rules! settings {
 settings! {
     u32: Whole, u64: Whole, usize: Whole, bool: Switch, String: Text, PathBuf: File,
     Growth: Text, InitParticles: Text, JointUpdate: Text, Preconditioner: Text, StepDecay: Text, WarmStart: Text,
-    &'static motes::Algorithm: Text, crate::generator::Algorithm: Text, crate::generator::BatchNorm: Text,
+    &'static motes::Algorithm: Text, crate::generator::BatchNorm: Text,
 }
 
 impl Setting for f64 {

@@ -5,17 +5,18 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use motes::memory::Shape;
+use motes::model::Scalar;
 use motes::settings::{InitParticles, Preconditioner, unknown};
-use motes::{Model, ModelError};
+use motes::{Model, ModelError, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::data::{Classification, DataError};
+use crate::data::{Classification, DataError, ImageSet};
 use crate::options::{Flag, Table};
-use crate::{bnn, hierarchical, logistic};
+use crate::{bnn, generator, hierarchical, logistic};
 
 /// All models, in the order in which people are told of them.
-pub static MODELS: &[&dyn Entry] = &[&hierarchical::Entry, &logistic::Entry, &bnn::Entry];
+pub static MODELS: &[&dyn Entry] = &[&hierarchical::Entry, &logistic::Entry, &bnn::Entry, &generator::Entry];
 
 /// The model that has a name.
 pub fn find(name: &str) -> Option<&'static dyn Entry> {
@@ -44,8 +45,14 @@ pub trait Entry: Sync {
     /// Which options choose the data: a config that others override is no longer bound to the data it was written for.
     fn names_data(&self) -> &'static [&'static str];
 
-    /// Pairs of options: if some of the first are chosen anew, what was written down of the second gives way.
+    /// Pairs of options: if some of the first are chosen anew, what was written down of the second, which may be a run's,
+    /// gives way.
     fn gives_way(&self) -> &'static [(&'static [&'static str], &'static [&'static str])] {
+        &[]
+    }
+
+    /// What the model wants in the trace, so that a trace can be read without it.
+    fn scalars(&self) -> &'static [Scalar] {
         &[]
     }
 
@@ -72,6 +79,13 @@ pub enum Given {
     Observations(Vec<f64>),
     /// Rows with labels.
     Rows(Classification),
+    /// Images.
+    Images {
+        /// They themselves.
+        set: ImageSet,
+        /// A label for each.
+        labels: Option<Vec<u8>>,
+    },
 }
 
 /// A model with its data, in no precision yet.
@@ -94,16 +108,51 @@ pub trait Problem: Send + Sync {
     /// What predictions need later; part of summary.json.
     fn remember(&self) -> Option<Value>;
 
-    /// The model with particles in single precision.
-    fn single(&self) -> Result<Arc<dyn Model<f32>>, Error>;
+    /// The model with particles in single precision, as runs with these settings need it.
+    fn single(&self, settings: &Settings) -> Result<Arc<dyn Model<f32>>, Error>;
 
     /// The model with particles in double precision.
-    fn double(&self) -> Result<Arc<dyn Model<f64>>, Error>;
+    fn double(&self, settings: &Settings) -> Result<Arc<dyn Model<f64>>, Error>;
 
     /// The files that stand for data that were given in memory, if they were.
     fn place(&self, _dir: &Path) -> Result<Option<Placed>, Error> {
         Ok(None)
     }
+
+    /// The images that it is about, if it is about images.
+    fn images(&self) -> Option<&ImageSet> {
+        None
+    }
+
+    /// The same data with other options, where these have nothing to do with reading them.
+    fn with_options(&self, _options: Table) -> Result<Arc<dyn Problem>, Error> {
+        Err(format!("the options of the model {} are chosen with its data", self.name()).into())
+    }
+
+    /// Steps between [`Problem::show`]; 0 for never.
+    fn shows_every(&self, _settings: &Settings) -> u64 {
+        0
+    }
+
+    /// Writes what people want to look at while a run goes on into its directory.
+    fn show(&self, _dir: &Path, _seed: u64, _fitted: &Fitted<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Writes what a finished run leaves besides what every run does.
+    fn leave(&self, _dir: &Path, _seed: u64, _fitted: &Fitted<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// What a run has come to.
+pub struct Fitted<'a> {
+    /// The parameters.
+    pub theta: &'a [f64],
+    /// What the model remembers from step to step.
+    pub buffers: &'a [f64],
+    /// The first particle of each of the first so many groups.
+    pub latents: &'a dyn Fn(usize) -> Vec<f32>,
 }
 
 /// Data that were given in memory, as files of a run directory.
@@ -165,6 +214,58 @@ pub struct Defaults {
     pub init_particles: InitParticles,
     /// Whether mean-field moves its Gaussian by Adam.
     pub variational_adam: bool,
+    /// Whether algorithms that draw a group's particles by transitions or anew in each step draw one, not N.
+    pub alone: bool,
+    /// Groups in a mini-batch.
+    pub batch: Option<usize>,
+    /// Where theta has a step size of its own.
+    pub theta_rate: Option<ThetaRate>,
+    /// How often all groups are visited, where that decides on the number of steps.
+    pub epochs: Option<Epochs>,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Defaults {
+            particles: 100,
+            steps: 400,
+            step_size: 0.01,
+            precision: Precision::F64,
+            preconditioner: Preconditioner::None,
+            init_particles: InitParticles::Value(0.0),
+            variational_adam: false,
+            alone: false,
+            batch: None,
+            theta_rate: None,
+            epochs: None,
+        }
+    }
+}
+
+/// A step size of theta.
+#[derive(Clone, Copy, Debug)]
+pub enum ThetaRate {
+    /// A number.
+    Value(f64),
+    /// So many times h.
+    TimesStepSize(f64),
+}
+
+/// Passes over all groups.
+#[derive(Clone, Copy, Debug)]
+pub struct Epochs {
+    /// How many.
+    pub count: u64,
+    /// M.
+    pub groups: usize,
+}
+
+impl Epochs {
+    /// The steps that they take with batches of so many groups.
+    pub fn steps(&self, batch: Option<usize>) -> u64 {
+        let batch = batch.unwrap_or(self.groups).clamp(1, self.groups.max(1));
+        self.count.saturating_mul(self.groups.div_ceil(batch) as u64)
+    }
 }
 
 /// The precision of particles.
@@ -207,6 +308,9 @@ pub enum Error {
     /// Data that cannot be used.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// A file that cannot be written.
+    #[error(transparent)]
+    File(#[from] motes::Error),
     /// A model that cannot be made of them.
     #[error(transparent)]
     Model(#[from] ModelError),

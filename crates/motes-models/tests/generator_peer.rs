@@ -1,6 +1,8 @@
 //! The generator network and the encoder against PyTorch. `make test-peers` runs this with PyTorch's results; without them it is skipped.
 
-use motes_models::generator::{Decoder, Encoder, Mode, Network, Tensor, Wanted, rmsprop};
+use motes::rules::precondition;
+use motes::settings::Preconditioner;
+use motes_models::generator::{Decoder, Encoder, Mode, Network, Tensor, Wanted};
 use std::path::PathBuf;
 
 /// Where `check_generator.py` has put its files.
@@ -60,8 +62,8 @@ fn the_network_trains_as_pytorchs() {
                 loss
             }
         };
-        let mut squares = vec![0.0f32; network.parameters().len()];
-        let (mut gradient, mut latents) = (squares.clone(), vec![0.0; x.len()]);
+        let mut squares = vec![0.0; network.parameters().len()];
+        let (mut gradient, mut latents) = (vec![0.0f32; squares.len()], vec![0.0; x.len()]);
         let mut decoded = vec![0.0; images * d_y];
         let moving = read(&format!("{tag}-moving"));
         assert!(moving.iter().filter(|&&m| m == 0.0).count() < moving.len() / 50, "too many are frozen");
@@ -89,8 +91,11 @@ fn the_network_trains_as_pytorchs() {
             if step == 0 {
                 agree(&title("latents, eval"), &latents, &at("eval-latents"));
             }
-            gradient.iter_mut().zip(&moving).for_each(|(g, m)| *g *= m);
-            rmsprop(network.parameters_mut(), &gradient, &mut squares, 1e-3);
+            // Upwards along the direction, as the core goes.
+            let mut up: Vec<f64> = gradient.iter().zip(&moving).map(|(g, m)| -f64::from(g * m)).collect();
+            precondition(Preconditioner::Rmsprop, None, step, &mut up, &mut squares);
+            let weights = network.parameters_mut().iter_mut().zip(up);
+            weights.for_each(|(w, d)| *w = (f64::from(*w) + 1e-3 * d) as f32);
             agree_by_tensor(&title("stepped"), network.tensors(), network.parameters(), &at("stepped"));
         }
     }

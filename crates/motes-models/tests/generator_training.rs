@@ -1,172 +1,95 @@
-//! The trainer of generators: exact resume, refusals, divergence, and the network learning one batch by heart. Where it comes
-//! to rest is in the regression table (closed_forms.rs).
+//! The generator as a model: the network learns one batch by heart, threads, breaks and stops change no bit. Where it comes to
+//! rest is in the regression table (closed_forms.rs).
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::decoder_rows::{D_X, D_Y, LinearInference, data, settings};
-use motes::Flow;
+use motes::algorithms::{ABP, PGD, SHORT_RUN, VAE};
 use motes::noise::{Noise, Purpose};
+use motes::settings::{InitParticles, Preconditioner};
+use motes::{Algorithm, Ended, Error, Flow, Model, Settings, State, StepInfo, Stop};
 use motes_models::data::ImageSet;
 use motes_models::generator::{
-    Algorithm, BatchNorm, Decoder, Encoder, ImageLoss, Inference, LinearDecoder, Mode, Network, Search,
-    Settings, Stop, Tensor, ThetaRule, Trainer, TrainingError, Wanted, inpaint, load_weights, save_weights,
+    BatchNorm, Decoder, Encoder, Generator, ImageLoss, LinearDecoder, Make, Mode, Network, Search, Tensor,
+    Wanted, inpaint, load_weights, save_weights,
 };
+use motes_models::options::Table;
+use motes_models::registry::{self, Given};
 
-/// The bits of a training after some steps: all of its checkpoint.
-fn saved(trainer: &Trainer<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    trainer.save(7, 0, 0.0, &mut bytes).unwrap();
-    bytes
+static ALL: [&Algorithm; 4] = [&PGD, &ABP, &SHORT_RUN, &VAE];
+
+fn model(images: usize, algorithm: &Algorithm, batchnorm: BatchNorm, make: Make<dyn Decoder>) -> Generator {
+    let images = Arc::new(ImageSet::mnist(1, Some(images)).unwrap());
+    let model = Generator::new(images, make, 0.01, batchnorm).unwrap();
+    match algorithm == &VAE {
+        true => model.with_inference(Box::new(|seed| Box::new(Encoder::new(1, seed)))),
+        false => model,
+    }
 }
 
-const ALL: [Algorithm; 4] = [Algorithm::Pgd, Algorithm::Abp, Algorithm::ShortRun, Algorithm::Vae];
+fn network() -> Make<dyn Decoder> {
+    Box::new(|seed| Box::new(Network::new(1, seed)))
+}
 
-#[test]
-fn a_resumed_training_equals_one_without_a_break() {
-    let data = data(50);
-    for algorithm in ALL {
-        let rmsprop =
-            |seed| Settings { theta_rule: ThetaRule::RmsProp, batch: 16, ..settings(algorithm, seed) };
-        let run = |breaks: &[u64], steps: u64| {
-            let mut checkpoint: Option<Vec<u8>> = None;
-            for end in breaks.iter().copied().chain([steps]) {
-                let mut decoder = LinearDecoder::new(D_X, D_Y, 0.3, 5);
-                let mut encoder = LinearInference::new();
-                let vae = algorithm == Algorithm::Vae;
-                let encoder = vae.then_some(&mut encoder as &mut dyn Inference);
-                let mut trainer = Trainer::new(rmsprop(5), &data, &mut decoder, encoder).unwrap();
-                if let Some(bytes) = &checkpoint {
-                    let about = trainer.load(bytes).unwrap();
-                    assert_eq!((about.settings, about.k), (7, trainer.state().k));
-                }
-                while trainer.state().k < end {
-                    trainer.step().unwrap();
-                }
-                checkpoint = Some(saved(&trainer));
-            }
-            checkpoint.unwrap()
-        };
-        assert!(run(&[], 11) == run(&[1, 4, 10], 11), "{algorithm}");
-        assert!(run(&[], 11) != run(&[], 10), "{algorithm}");
+/// Steps that take little time.
+fn short_steps(algorithm: &'static Algorithm, steps: u64) -> Settings {
+    Settings {
+        algorithm,
+        particles: if algorithm == &PGD { 4 } else { 1 },
+        transitions: 2,
+        batch: Some(8),
+        steps,
+        burn_in: 0,
+        step_size: 1e-4,
+        theta_rate: Some(1e-3),
+        preconditioner: Preconditioner::Rmsprop,
+        init_particles: InitParticles::Prior,
+        keep_clouds: 0,
+        seed: 1,
+        ..Settings::default()
     }
 }
 
 #[test]
-fn damaged_checkpoints_are_refused_and_change_nothing() {
-    let data = data(20);
-    let mut decoder = LinearDecoder::new(D_X, D_Y, 0.3, 5);
-    let mut trainer = Trainer::new(settings(Algorithm::Pgd, 5), &data, &mut decoder, None).unwrap();
-    trainer.step().unwrap();
-    let good = saved(&trainer);
-    trainer.step().unwrap();
-    let before = saved(&trainer);
-    for at in 0..good.len() {
-        let mut bad = good.clone();
-        bad[at] ^= 0x10;
-        assert!(trainer.load(&bad).is_err(), "byte {at} can be anything");
-    }
-    for length in [0, 7, 8, 100, good.len() - 1] {
-        assert!(trainer.load(&good[..length]).is_err());
-    }
-    assert!(saved(&trainer) == before);
-    trainer.load(&good).unwrap();
-    assert!(saved(&trainer) == good);
-}
-
-#[test]
-fn a_step_that_is_too_large_is_a_divergence_with_a_remedy() {
-    let data = data(50);
-    let step_until_error = |settings: Settings| {
-        let mut decoder = LinearDecoder::new(D_X, D_Y, 0.3, 5);
-        let mut trainer = Trainer::new(settings, &data, &mut decoder, None).unwrap();
-        (0..2000).find_map(|_| trainer.step().err()).expect("it diverges")
-    };
-    let base = settings(Algorithm::Pgd, 0);
-    let x = step_until_error(Settings { step_size: 50.0, ..base.clone() });
-    assert!(matches!(x, TrainingError::Diverged { .. }) && x.to_string().contains("`step-size=5e0`"), "{x}");
-    let theta = step_until_error(Settings { theta_rate: 1e9, step_size: 1e-9, ..base });
-    assert!(theta.to_string().contains("`theta-rate=1e8`"), "{theta}");
-}
-
-#[test]
-fn what_cannot_be_trained_is_refused() {
-    let data = data(50);
-    let refusal = |settings: Settings| {
-        let mut decoder = LinearDecoder::new(D_X, D_Y, 0.3, 5);
-        Trainer::new(settings, &data, &mut decoder, None).err().expect("a refusal").to_string()
-    };
-    let base = settings(Algorithm::Pgd, 0);
-    for (flag, settings) in [
-        ("`step-size=-1`", Settings { step_size: -1.0, ..base.clone() }),
-        ("`step-size=NaN`", Settings { step_size: f64::NAN, ..base.clone() }),
-        ("`theta-rate=0`", Settings { theta_rate: 0.0, ..base.clone() }),
-        ("`sigma=inf`", Settings { sigma: f64::INFINITY, ..base.clone() }),
-        ("`particles=0`", Settings { particles: 0, ..base.clone() }),
-        ("`batch=0`", Settings { batch: 0, ..base.clone() }),
-        ("`chain=0`", Settings { chain: 0, ..base.clone() }),
-        ("leave `particles` out", Settings { algorithm: Algorithm::Abp, ..base.clone() }),
-        ("inference network", settings(Algorithm::Vae, 0)),
-    ] {
-        let sentence = refusal(settings);
-        assert!(sentence.contains(flag) && sentence.contains(';'), "{sentence}");
-    }
-    // A single image has no variance to normalise by.
-    assert!(Settings { batch: 7, particles: 1, ..base.clone() }.validate(50, true).is_err());
-    assert!(Settings { batch: 7, particles: 2, ..base.clone() }.validate(50, true).is_ok());
-    assert!(Settings { batch: 7, particles: 1, ..base }.validate(50, false).is_ok());
-}
-
-/// The first images of MNIST.
-fn mnist(count: usize) -> ImageSet {
-    ImageSet::mnist(1, Some(count)).unwrap()
-}
-
-#[test]
-fn one_batch_is_learnt_by_heart() {
-    let images = mnist(8);
+fn the_network_learns_a_batch_by_heart() {
     for batchnorm in [BatchNorm::TwoPass, BatchNorm::OnePass] {
-        let mut network = Network::new(1, 0);
-        let settings = Settings { particles: 2, batch: 8, step_size: 1e-7, batchnorm, ..Settings::default() };
-        let mut trainer = Trainer::new(settings, &images, &mut network, None).unwrap();
-        let means: Vec<f64> =
-            (0..4).map(|_| (0..20).map(|_| trainer.step().unwrap().loss).sum::<f64>() / 20.0).collect();
+        let model = model(8, &PGD, batchnorm, network());
+        let settings = Settings { particles: 2, step_size: 1e-7, ..short_steps(&PGD, 80) };
+        let mut losses = Vec::new();
+        common::on(2, || {
+            let mut watch = |info: &StepInfo<'_, f32>| {
+                losses.extend(info.scalars.first());
+                Flow::Continue
+            };
+            let mut state = motes::start(&model, &settings).unwrap();
+            motes::run(&model, &settings, &mut state, None, &mut [&mut watch]).unwrap();
+        });
+        let means: Vec<f64> = losses.chunks(20).map(|c| c.iter().sum::<f64>() / 20.0).collect();
         println!("{batchnorm:?}: {means:?}");
-        assert!(means.windows(2).all(|w| w[1] < w[0]), "{means:?}");
+        assert!(means.len() == 4 && means.windows(2).all(|w| w[1] < w[0]), "{means:?}");
         assert!(means[3] < means[0] / 3.0, "{means:?}");
     }
 }
 
-/// Steps of the network that take little time.
-fn short_steps(algorithm: Algorithm) -> Settings {
-    let particles = if algorithm == Algorithm::Pgd { 4 } else { 1 };
-    Settings { algorithm, batch: 8, chain: 2, particles, ..Settings::default() }
-}
-
 #[test]
 fn threads_and_breaks_change_no_bit_of_the_network() {
-    let images = mnist(20);
     for algorithm in ALL {
         let run = |threads: usize, breaks: &[u64]| {
-            let pool = motes::Pool::new(Some(threads)).unwrap();
-            pool.install(|| {
-                let mut checkpoint: Option<Vec<u8>> = None;
+            common::on(threads, || {
+                let settings = short_steps(algorithm, 3);
+                let mut state: Option<State<f32>> = None;
                 for end in breaks.iter().copied().chain([3]) {
-                    let (mut network, mut encoder) = (Network::new(1, 1), Encoder::new(1, 1));
-                    let vae = algorithm == Algorithm::Vae;
-                    let encoder = vae.then_some(&mut encoder as &mut dyn Inference);
-                    let mut trainer =
-                        Trainer::new(short_steps(algorithm), &images, &mut network, encoder).unwrap();
-                    if let Some(bytes) = &checkpoint {
-                        trainer.load(bytes).unwrap();
-                    }
-                    while trainer.state().k < end {
-                        trainer.step().unwrap();
-                    }
-                    checkpoint = Some(saved(&trainer));
+                    let model = model(20, algorithm, BatchNorm::TwoPass, network());
+                    let mut state_now = state.unwrap_or_else(|| motes::start(&model, &settings).unwrap());
+                    let mut stop = |info: &StepInfo<'_, f32>| {
+                        if info.k == end { Flow::Stop } else { Flow::Continue }
+                    };
+                    motes::run(&model, &settings, &mut state_now, None, &mut [&mut stop]).unwrap();
+                    state = Some(state_now);
                 }
-                checkpoint.unwrap()
+                state.unwrap()
             })
         };
         let alone = run(1, &[]);
@@ -180,13 +103,13 @@ fn threads_and_breaks_change_no_bit_of_the_network() {
 }
 
 /// A network in whose pass number `at` somebody sets the flag while the loss is computed.
-struct Disturbed<'a> {
+struct Disturbed {
     network: Network,
     at: usize,
-    flag: &'a AtomicBool,
+    flag: &'static AtomicBool,
 }
 
-impl Decoder for Disturbed<'_> {
+impl Decoder for Disturbed {
     fn d_x(&self) -> usize {
         self.network.d_x()
     }
@@ -229,37 +152,127 @@ impl Decoder for Disturbed<'_> {
 
 #[test]
 fn a_stopped_step_leaves_no_trace() {
-    let images = mnist(20);
     for algorithm in ALL {
         let run = |at: usize| {
-            let flag = AtomicBool::new(false);
-            let mut network = Disturbed { network: Network::new(1, 1), at, flag: &flag };
-            let mut encoder = Encoder::new(1, 1);
-            let encoder = (algorithm == Algorithm::Vae).then_some(&mut encoder as &mut dyn Inference);
-            let mut trainer = Trainer::new(short_steps(algorithm), &images, &mut network, encoder).unwrap();
-            trainer.stop_when(Stop(Some(&flag)));
+            let flag: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+            let make = move |seed| -> Box<dyn Decoder> {
+                Box::new(Disturbed { network: Network::new(1, seed), at, flag })
+            };
+            let model = model(20, algorithm, BatchNorm::TwoPass, Box::new(make));
+            let settings = short_steps(algorithm, 2);
+            let mut state = motes::start(&model, &settings).unwrap();
             let mut stops = 0;
-            while trainer.state().k < 2 {
-                match trainer.step() {
-                    Err(TrainingError::Stopped) => {
-                        flag.store(false, Ordering::Relaxed);
-                        stops += 1;
-                    }
-                    seen => assert_eq!(seen.unwrap().k, trainer.state().k),
-                }
+            let stop = Stop(Some(flag));
+            // What comes after the last step, the drawing of a posterior, is stopped like a step.
+            while let (Ended::Early, _) =
+                motes::run_unless(&model, &settings, &mut state, None, &mut [], stop).unwrap()
+            {
+                flag.store(false, Ordering::Relaxed);
+                stops += 1;
             }
-            (saved(&trainer), stops)
+            (state, stops)
         };
-        let passes = match algorithm {
-            Algorithm::Pgd => 2,
-            Algorithm::Abp | Algorithm::ShortRun => 3,
-            Algorithm::Vae => 1,
+        let passes = match algorithm.name {
+            "pgd" => 2,
+            "vae" => 1,
+            _ => 3,
         };
-        let (whole, stops) = run(usize::MAX);
+        let (whole, stops) = common::on(2, || run(usize::MAX));
         assert_eq!(stops, 0);
         for at in 0..2 * passes {
-            assert!(run(at) == (whole.clone(), 1), "{algorithm}, stopped in pass {at}");
+            let (state, stops) = common::on(2, || run(at));
+            assert!(state == whole && stops == 1, "{algorithm}, stopped in pass {at}");
         }
+    }
+}
+
+#[test]
+fn the_density_is_the_one_that_the_gradients_are_of() {
+    let model = model(3, &PGD, BatchNorm::TwoPass, network());
+    let (mut theta, mut buffers) = (vec![0.0; model.d_theta()], vec![0.0; model.buffers()]);
+    model.start(3, &mut theta, &mut buffers);
+    let mut x = vec![0f32; 2 * 64];
+    Noise::new(4, Purpose::Check).normals_f32(0, 0, &mut x);
+    let (mut l, mut grad_x, mut grad_theta) = ([0.0; 2], vec![0f32; x.len()], vec![0.0; theta.len()]);
+    let ask = |theta: &[f64], x: &[f32], want: motes::Want<'_, f32>| {
+        let at = motes::At { buffers: &buffers, groups: &[2], parallel: true, ..motes::At::new(theta, x) };
+        model.evaluate(at, want).unwrap();
+    };
+    let density = |theta: &[f64], x: &[f32]| {
+        let mut l = [0.0; 2];
+        ask(theta, x, motes::Want { log_density: Some(&mut l), ..motes::Want::nothing(&mut []) });
+        l.iter().sum::<f64>()
+    };
+    let want = motes::Want {
+        log_density: Some(&mut l),
+        ..motes::Want::gradients(&mut grad_theta, &mut grad_x, &mut [])
+    };
+    ask(&theta, &x, want);
+    assert!((l.iter().sum::<f64>() / density(&theta, &x) - 1.0).abs() < 1e-6);
+    // Along the gradient, which single precision resolves well.
+    let norm = grad_x.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
+    let moved = |by: f64| -> Vec<f32> {
+        x.iter().zip(&grad_x).map(|(x, g)| (f64::from(*x) + by * f64::from(*g) / norm) as f32).collect()
+    };
+    let slope = (density(&theta, &moved(1e-2)) - density(&theta, &moved(-1e-2))) / 2e-2;
+    assert!((slope / norm - 1.0).abs() < 1e-2, "{slope} {norm}");
+    let norm = grad_theta.iter().map(|g| g * g).sum::<f64>().sqrt();
+    let moved =
+        |by: f64| -> Vec<f64> { theta.iter().zip(&grad_theta).map(|(t, g)| t + by * g / norm).collect() };
+    let slope = (density(&moved(1e-3), &x) - density(&moved(-1e-3), &x)) / 2e-3;
+    assert!((slope / norm - 1.0).abs() < 1e-2, "{slope} {norm}");
+}
+
+#[test]
+fn a_step_that_is_too_large_is_a_divergence() {
+    use common::decoder_rows::{data, model, settings};
+    let step_until_error = |settings: Settings| {
+        let model = model(data(50), &PGD);
+        let settings = Settings { batch: Some(50), steps: 2000, burn_in: 0, ..settings };
+        let mut state = motes::start(&model, &settings).unwrap();
+        motes::run(&model, &settings, &mut state, None, &mut []).expect_err("it diverges")
+    };
+    let base = settings(&PGD, 50, 0);
+    for settings in [
+        Settings { step_size: 50.0, ..base.clone() },
+        Settings { theta_rate: Some(1e9), step_size: 1e-9, ..base },
+    ] {
+        assert!(matches!(step_until_error(settings), Error::Diverged { .. }));
+    }
+}
+
+#[test]
+fn what_cannot_be_trained_is_refused() {
+    let entry = registry::find("generator").unwrap();
+    let load = |key: &str, value: serde_json::Value| {
+        let options = Table::from_iter([("images".to_string(), 9.into()), (key.to_string(), value)]);
+        entry.load(options, Given::Options)
+    };
+    for (key, value, words) in [
+        ("sigma", 1e10.into(), "`sigma=10000000000` is not within"),
+        ("sigma", (-1.0).into(), "`sigma=-1` is not within"),
+        ("lambda", 0.0.into(), "`lambda=0` is not a positive"),
+        ("epochs", 0.into(), "`epochs=0` leaves nothing"),
+        ("channels", 2.into(), "`channels=2` is not possible"),
+        ("images", 20_000.into(), "cannot take 20000 images"),
+    ] {
+        let refusal = load(key, value).err().expect("a refusal").to_string();
+        assert!(refusal.contains(words), "{refusal}");
+    }
+    let refusal = |settings: Settings, key: &str, value: serde_json::Value| {
+        load(key, value).unwrap().single(&settings).err().expect("a refusal").to_string()
+    };
+    let base = short_steps(&ABP, 1);
+    for (words, said) in [
+        ("holds a single one", refusal(base.clone(), "images", 9.into())),
+        ("train on two or more", refusal(base.clone(), "images", 1.into())),
+        ("variant of pgd", refusal(base.clone(), "batchnorm", "one-pass".into())),
+        (
+            "algorithm of the generator",
+            refusal(Settings { algorithm: &motes::algorithms::SOUL, ..base }, "images", 8.into()),
+        ),
+    ] {
+        assert!(said.contains(words), "{said}");
     }
 }
 

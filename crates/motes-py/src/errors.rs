@@ -1,7 +1,6 @@
 //! Errors of the library as Python exceptions, in Python's words.
 
 use motes::Error;
-use motes_models::generator::TrainingError;
 use motes_models::registry;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -30,20 +29,11 @@ pub fn failure(error: motes_app::Error) -> PyErr {
         motes_app::Error::Start { step, norm, h, .. } => {
             diverged(in_python(&error.to_string()), step, norm, h, f64::NAN)
         }
-        motes_app::Error::Training(TrainingError::Diverged { step, value, rate, .. }) => {
-            let sentence = without_checkpoints(&error);
-            diverged(sentence, step, value, rate.value, rate.smaller())
-        }
         motes_app::Error::Problem(registry::Error::Setting { key, problem }) => {
             value_error(registry::Error::Setting { key: key.replace('-', "_"), problem })
         }
         other => value_error(other),
     }
-}
-
-/// The sentence of a divergence of which no checkpoints are kept.
-fn without_checkpoints(error: &impl std::fmt::Display) -> String {
-    in_python(&error.to_string()).replace(" (earlier checkpoints are kept)", "")
 }
 
 /// A `DivergedError`.

@@ -16,7 +16,7 @@ mod _core {
     #[pymodule_export]
     use super::errors::in_python;
     #[pymodule_export]
-    use super::generator::{Images, Training, load_training, train};
+    use super::generator::Painter;
     #[pymodule_export]
     use super::problem::{Problem, check, model_of, models};
     #[pymodule_export]

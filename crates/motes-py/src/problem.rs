@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use motes::settings::{InitParticles, Preconditioner};
-use motes::{Model, Pool, Settings, memory};
+use motes::{Model, Pool, Real, Settings, memory};
 use motes_app::choices::Choices;
 use motes_app::config::Config;
-use motes_app::generator::{self, GeneratorConfig};
 use motes_app::{job, predict};
-use motes_models::data::Classification;
+use motes_models::data::{Classification, ImageSet};
+use motes_models::generator::Targets;
 use motes_models::options::{Flag, Kind as Looks, Table};
 use motes_models::registry::{self, Defaults, Error, Given, Precision, Predictor};
-use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 use crate::callables::{Callables, PyReal, Trouble, Written};
@@ -82,8 +82,46 @@ impl Problem {
         };
         let problem = Problem::loaded(py, model, options_from(model, options)?, Given::Rows(rows))?;
         // A model that cannot be built is refused now, not when it is fitted.
-        py.detach(|| problem.kind.posed(&Trouble::default()).double()).map_err(|e| failure(e.into()))?;
+        py.detach(|| problem.kind.posed(&Trouble::default()).double(&any()))
+            .map_err(|e| failure(e.into()))?;
         Ok(problem)
+    }
+
+    /// A generator of images, as an IDX file holds them, with their labels.
+    #[staticmethod]
+    fn of_images(
+        py: Python<'_>,
+        model: &str,
+        idx: Vec<u8>,
+        channels: usize,
+        labels: Option<Vec<u8>>,
+    ) -> PyResult<Self> {
+        let set = py.detach(|| -> Result<_, motes_app::Error> {
+            let read = || ImageSet::from_idx(&idx, "images", channels, None);
+            Ok(Pool::new(None)?.install(read)?)
+        });
+        let set = set.map_err(failure)?;
+        Problem::loaded(py, model, Table::new(), Given::Images { set, labels })
+    }
+
+    /// The same data with other options (JSON, named as in config.toml).
+    fn with_options(&self, options: &str) -> PyResult<Self> {
+        let options = options_from(self.kind.name(), options)?;
+        let problem = self.kind.posed(&Trouble::default()).with_options(options);
+        Ok(Problem::of(Kind::Builtin(problem.map_err(|e| failure(e.into()))?)))
+    }
+
+    /// How many images there are, and of how many channels.
+    fn image_shape(&self) -> Option<(usize, usize)> {
+        let problem = self.kind.posed(&Trouble::default());
+        problem.images().map(|set| (set.count(), set.channels()))
+    }
+
+    /// All values of the images, in [-1, 1].
+    fn image_values<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f32>> {
+        let problem = self.kind.posed(&Trouble::default());
+        let values = problem.images().map_or(Vec::new(), |set| set.values(0..set.count()));
+        values.into_pyarray(py)
     }
 
     /// A model of callables.
@@ -103,8 +141,15 @@ impl Problem {
         if let (Some(known), Kind::Builtin(_)) = (self.shape.get(), &self.kind) {
             return Ok(known.clone());
         }
-        let model = self.kind.posed(&Trouble::default()).double().map_err(|e| failure(e.into()))?;
-        let new = (model.d_theta(), model.d_x(), model.theta_names(), model.x_names(), model.group_names());
+        fn of<F: Real>(model: &dyn Model<F>) -> Shape {
+            (model.d_theta(), model.d_x(), model.theta_names(), model.x_names(), model.group_names())
+        }
+        let problem = self.kind.posed(&Trouble::default());
+        let new = match problem.double(&any()) {
+            Ok(model) => of(&*model),
+            // Some models have one precision alone.
+            Err(_) => of(&*problem.single(&any()).map_err(|e| failure(e.into()))?),
+        };
         let _ = self.shape.set(new.clone());
         Ok(new)
     }
@@ -191,7 +236,7 @@ impl registry::Problem for Own {
             precision: Precision::F64,
             preconditioner: Preconditioner::None,
             init_particles: InitParticles::Value(0.0),
-            variational_adam: false,
+            ..Defaults::default()
         }
     }
 
@@ -211,13 +256,18 @@ impl registry::Problem for Own {
         None
     }
 
-    fn single(&self) -> Result<Arc<dyn Model<f32>>, Error> {
+    fn single(&self, _: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {
         self.build()
     }
 
-    fn double(&self) -> Result<Arc<dyn Model<f64>>, Error> {
+    fn double(&self, _: &Settings) -> Result<Arc<dyn Model<f64>>, Error> {
         self.build()
     }
+}
+
+/// Settings that any model can be built for, to ask for its sizes and names.
+fn any() -> Settings {
+    Settings { particles: 2, batch: Some(1), ..Settings::default() }
 }
 
 /// Options of a model as Python writes them.
@@ -233,9 +283,6 @@ pub fn settings_from(model: &str, json: &str) -> PyResult<Config> {
 /// The model that a config file is for.
 #[pyfunction]
 pub fn model_of(config: PathBuf) -> PyResult<String> {
-    if generator::is_config(&config) {
-        return Ok(generator::MODEL.into());
-    }
     Config::read(&config).map(|config| config.model).map_err(failure)
 }
 
@@ -257,14 +304,12 @@ pub fn models() -> String {
         });
         described.collect()
     };
-    let mut table: Table = registry::MODELS
+    let table: Table = registry::MODELS
         .iter()
         .map(|e| {
             (e.name().to_string(), serde_json::json!({ "about": e.about(), "options": options(e.flags()) }))
         })
         .collect();
-    let described = serde_json::json!({ "about": "The generator network of the paper", "options": options(GeneratorConfig::flags()) });
-    table.insert(generator::MODEL.into(), described);
     serde_json::json!({ "models": table, "run": options(Choices::flags()) }).to_string()
 }
 
@@ -276,7 +321,7 @@ pub fn check(
     seed: u64,
 ) -> PyResult<Vec<(&'static str, f64, String, bool)>> {
     let trouble: Trouble = Arc::new(Mutex::new(None));
-    let model = problem.kind.posed(&trouble).double().map_err(|e| failure(e.into()))?;
+    let model = problem.kind.posed(&trouble).double(&any()).map_err(|e| failure(e.into()))?;
     let checks = py.detach(|| -> Result<_, motes::Error> {
         Pool::new(Some(1))?.install(|| motes::check_model(&*model, seed))
     });

@@ -7,7 +7,7 @@ use std::time::Duration;
 use motes::checkpoint::Generations;
 use motes::record::{posterior_npz, trace_header};
 use motes::sentence::Face;
-use motes::{Ended, Model, Pool, State};
+use motes::{Ended, Model, Pool, State, Stop};
 use motes_app::Error;
 use motes_app::carry::{self, Outcome, Start};
 use motes_app::config::Config;
@@ -301,8 +301,20 @@ impl Run {
         of_either!(&self.precise, done => done.outcome.ended)
     }
 
-    fn choices(&self) -> &Config {
+    pub fn choices(&self) -> &Config {
         of_either!(&self.precise, done => &done.outcome.job.config)
+    }
+
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// The state of a run in single precision.
+    pub fn single(&self) -> Option<&State<f32>> {
+        match &self.precise {
+            Either::Single(done) => Some(&done.outcome.state),
+            Either::Double(_) => None,
+        }
     }
 }
 
@@ -319,7 +331,7 @@ impl<F: PyReal> Done<F> {
             Ended::Complete => {
                 let mut summary = summary.clone();
                 summary.settings = job.config.flat().into();
-                directory.finish(&*self.model, &job.settings, state, spent, &summary)?;
+                carry::finish(&mut directory, &job, &*self.model, state, spent, &summary)?;
             }
         }
         Ok(())
@@ -382,13 +394,15 @@ where
     job::check_threads(how.threads).map_err(failure)?;
     let signals = Signals::default();
     let callback = how.callback.map(|f| (f, how.callback_every.max(1)));
-    let mut watch = Watch { signals: &signals, callback, trouble: trouble.clone() };
+    let scalars = model.scalars().iter().map(|scalar| scalar.name).collect();
+    let mut watch = Watch { signals: &signals, callback, scalars, trouble: trouble.clone() };
     let steps = job.settings.steps;
     let (outcome, interrupted) =
         attended(py, &signals, (how.tick.as_ref(), steps), &trouble, || -> Result<_, Error> {
             let pool = Pool::new(how.threads)?;
+            let stop = Stop(Some(&signals.stop));
             let mut outcome =
-                pool.install(|| carry::carry_out(job, &*model, start, how.report, &mut watch))?;
+                pool.install(|| carry::carry_out(job, &*model, start, how.report, &mut watch, stop))?;
             if let Some(dir) = &outcome.dir {
                 outcome.trace = read_file(&dir.join("trace.csv"))?;
             }
@@ -444,7 +458,8 @@ fn read<F: PyReal>(
             return Err(motes::Error::File { path, problem }.into());
         }
         let seconds = header.seconds;
-        let summary = Pool::new(None)?.install(|| carry::summary(&job, &*model, &state, seconds));
+        let mut summary = Pool::new(None)?.install(|| carry::summary(&job, &*model, &state, seconds));
+        summary.scalars = carry::scalars(&*model, &job.settings, state.k, &trace[..]);
         let ended = if state.k < job.settings.steps { Ended::Early } else { Ended::Complete };
         let dir = Some(dir.to_path_buf());
         let outcome = Outcome { job, state, summary, seconds, ended, dir, trace, notes: Vec::new() };

@@ -9,6 +9,7 @@ use motes_app::carry;
 use numpy::PyArray1;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
+use pyo3::types::IntoPyDict;
 
 use crate::callables::{PyReal, Trouble};
 
@@ -42,6 +43,8 @@ impl Signals {
 pub struct Watch<'a> {
     pub signals: &'a Signals,
     pub callback: Option<(Py<PyAny>, u64)>,
+    /// The names of what the model wants in the trace.
+    pub scalars: Vec<&'static str>,
     pub trouble: Trouble,
 }
 
@@ -53,7 +56,9 @@ impl<F: PyReal> Observer<F> for Watch<'_> {
         {
             let asked = asked(callback, &self.trouble, |callback| {
                 let theta = PyArray1::from_slice(callback.py(), info.theta);
-                callback.call1((info.k, theta, info.h, info.acceptance)).map(Bound::unbind)
+                let scalars = self.scalars.iter().copied().zip(info.scalars.iter().copied());
+                let scalars = scalars.into_py_dict(callback.py())?;
+                callback.call1((info.k, theta, info.h, info.acceptance, scalars)).map(Bound::unbind)
             });
             if asked == Flow::Stop {
                 return Flow::Stop;

@@ -1,6 +1,6 @@
 //! What a model is asked (one question, [`Model::evaluate`]), and what else it may give.
 
-use crate::{Error, ModelError, Real, Stop};
+use crate::{Error, LISTED, ModelError, Real, Stop};
 
 /// Where a model is evaluated: one theta and a block of rows. A row is a particle of a group.
 #[derive(Clone, Copy)]
@@ -132,12 +132,18 @@ pub trait Model<F: Real>: Send + Sync {
         0
     }
 
-    /// A name for each parameter.
+    /// A name for each parameter; for those that are [listed](Model::listed) at the least.
     fn theta_names(&self) -> Vec<String> {
         match self.d_theta() {
             1 => vec!["theta".into()],
             d => (0..d).map(|i| format!("theta[{i}]")).collect(),
         }
+    }
+
+    /// How many components of theta, the first ones, are traced, judged and listed one by one. Not more than there are names
+    /// for, nor than [`LISTED`].
+    fn listed(&self) -> usize {
+        self.d_theta().min(LISTED)
     }
 
     /// A name for each latent coordinate of a group.

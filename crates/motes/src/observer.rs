@@ -9,6 +9,8 @@ pub struct StepInfo<'a, F> {
     pub k: u64,
     /// theta_k.
     pub theta: &'a [f64],
+    /// What the model remembers from step to step.
+    pub buffers: &'a [f64],
     /// X_k^{1:N}.
     pub cloud: &'a Cloud<F>,
     /// The step size that led here.
@@ -32,6 +34,7 @@ impl<'a, F: Real> StepInfo<'a, F> {
         StepInfo {
             k: state.k,
             theta: &state.theta,
+            buffers: &state.buffers,
             cloud: &state.cloud,
             h,
             acceptance,

@@ -14,7 +14,7 @@ use crate::files::{Durable, csv_field, write_atomically};
 use crate::npz::NpzWriter;
 use crate::settings::Settings;
 use crate::summary::{Summary, kept_draws, posterior_moments, variational_draws};
-use crate::{Error, LISTED, Model, Real, State, StepInfo};
+use crate::{Error, Model, Real, State, StepInfo};
 
 mod trace;
 
@@ -159,6 +159,11 @@ impl RunDirectory {
         self.trace.replace(text)
     }
 
+    /// Brings all rows of the trace to its file.
+    pub fn sync_trace(&mut self) -> Result<(), Error> {
+        self.trace.sync()
+    }
+
     /// Whether a checkpoint should be written after step k.
     pub fn checkpoint_is_due(&mut self, k: u64) -> bool {
         self.due.after(k)
@@ -220,7 +225,7 @@ impl TraceRows {
     pub fn new<F: Real>(model: &dyn Model<F>, settings: &Settings, recording: Recording) -> Self {
         let recorded = columns::all::<F>().into_iter().enumerate();
         TraceRows {
-            theta: model.d_theta().min(LISTED),
+            theta: model.listed(),
             columns: recorded.filter(|(_, c)| (c.recorded)(settings)).map(|(i, _)| i).collect(),
             scalars: model.scalars().len(),
             metrics: traced_metrics(model, settings).len(),
@@ -272,7 +277,7 @@ fn traced_metrics<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Vec<Str
 /// The first line of a trace.
 pub fn trace_header<F: Real>(model: &dyn Model<F>, settings: &Settings) -> String {
     let mut names = vec!["k".to_string()];
-    names.extend(model.theta_names().into_iter().take(LISTED));
+    names.extend(model.theta_names().into_iter().take(model.listed()));
     let recorded = columns::all::<F>().into_iter().filter(|c| (c.recorded)(settings));
     names.extend(recorded.map(|c| c.name.to_string()));
     names.extend(model.scalars().iter().map(|scalar| scalar.name.to_string()));
@@ -295,7 +300,7 @@ pub fn posterior_npz<F: Real>(
     state: &State<F>,
 ) -> std::io::Result<Vec<u8>> {
     let mut out = std::io::Cursor::new(Vec::new());
-    write_posterior(&mut out, || Ok(trace), model.d_theta().min(LISTED), model, settings, state)?;
+    write_posterior(&mut out, || Ok(trace), model.listed(), model, settings, state)?;
     Ok(out.into_inner())
 }
 

@@ -362,7 +362,7 @@ impl<F: Real> State<F> {
                 if settings.averages_clouds() { d_x } else { 0 },
                 leaves,
             ),
-            batches: BatchMeans::new(d_theta.min(LISTED)),
+            batches: BatchMeans::new(model.listed()),
             kept: KeptClouds::new(settings, groups, d_x),
             acceptance: Acceptance::new(),
             theta,

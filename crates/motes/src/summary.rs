@@ -53,6 +53,9 @@ pub struct Summary {
     pub posterior: Option<PosteriorSummary>,
     /// Predictive performance on the test set.
     pub metrics: Option<Metrics>,
+    /// Means of what the model wants in the trace, over the last pass over all groups.
+    #[serde(default)]
+    pub scalars: Option<Metrics>,
     /// Which particles predictions are made with.
     pub predict_with: Option<PredictWith>,
     /// What the model wants to be remembered of its data, for later predictions.
@@ -196,9 +199,9 @@ impl Summary {
         seconds: f64,
     ) -> Self {
         let moments = posterior_moments(model, state).filter(|(mean, _)| mean.len() <= LISTED);
-        let listed = state.theta.len().min(LISTED);
+        let listed = model.listed();
         let first = |mut values: Vec<f64>| {
-            values.truncate(LISTED);
+            values.truncate(listed);
             values
         };
         let sampled = state.cloud.n() > 0;
@@ -216,7 +219,7 @@ impl Summary {
             d_x: model.d_x(),
             groups: model.groups(),
             theta: ThetaSummary {
-                names: model.theta_names().into_iter().take(LISTED).collect(),
+                names: model.theta_names().into_iter().take(listed).collect(),
                 last: state.theta[..listed].to_vec(),
                 mean: state.averages.theta_mean().map(first),
                 mc_error: (0..state.batches.width())
@@ -230,6 +233,7 @@ impl Summary {
                 var,
             }),
             metrics: metrics(model, settings, state),
+            scalars: None,
             predict_with: PredictWith::of(model, state),
             data: None,
             diagnostics: Diagnostics::of(model, settings, state),
@@ -279,9 +283,9 @@ impl Summary {
     /// Says what is wrong with the lengths of its lists; what may be missing may also be empty.
     fn check(&self) -> Result<(), String> {
         let (theta, d) = (&self.theta, &self.diagnostics);
-        let listed = self.d_theta.min(LISTED);
+        let listed = theta.names.len();
         let mut lists = vec![
-            ("theta.names", theta.names.len(), listed, false),
+            ("theta.names", listed, listed.min(self.d_theta).min(LISTED), false),
             ("theta.last", theta.last.len(), listed, false),
             ("theta.mean", theta.mean.as_ref().map_or(listed, Vec::len), listed, false),
             ("theta.mc_error", theta.mc_error.len(), listed, true),

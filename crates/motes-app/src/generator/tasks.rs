@@ -7,7 +7,7 @@ use motes::settings::unknown;
 use motes_models::data::{ImageSet, SIDE};
 use motes_models::generator::{Decoder, Mixture, Search, inpaint as search_latents};
 
-use super::open::{Trained, UNTOLD};
+use super::Trained;
 
 use crate::Error;
 
@@ -77,7 +77,7 @@ pub fn hole(mask: &str) -> Result<Vec<bool>, Error> {
             .collect(),
         Ok(_) => return Err(wrong().into()),
         Err(_) if Path::new(mask).is_file() => {
-            let set = ImageSet::read(Path::new(mask), 1, Some(1), UNTOLD)?;
+            let set = ImageSet::read(Path::new(mask), 1, Some(1), &|_, _| {})?;
             set.values(0..1).iter().map(|v| *v > 0.0).collect()
         }
         Err(_) => return Err(wrong().into()),

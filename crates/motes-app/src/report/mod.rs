@@ -21,7 +21,6 @@ pub use words::{quoted, shell};
 use motes::files::{Durable, sweep, write_atomically};
 
 use crate::Error;
-use crate::generator;
 use read::Limits;
 
 /// No report is larger.
@@ -29,23 +28,12 @@ const MAX_BYTES: usize = 1_000_000;
 
 /// Writes the page of runs: to `output`, or to report.html in their directory, or here for several. Returns where.
 pub fn write_page(dirs: &[PathBuf], output: Option<PathBuf>) -> Result<PathBuf, Error> {
-    let generator = dirs.iter().find(|dir| generator::is_config(&dir.join("config.toml")));
-    if let (Some(dir), true) = (generator, dirs.len() > 1) {
-        return Err(format!(
-            "{} is the run of a generator, which is not compared with others; give it alone",
-            dir.display()
-        )
-        .into());
-    }
     let output = match (output, dirs) {
         (Some(path), _) => path,
         (None, [dir]) => dir.join("report.html"),
         (None, _) => PathBuf::from("report.html"),
     };
-    match generator {
-        Some(dir) => generator::report::write(dir, &output)?,
-        None => write(&output, &html(dirs, &[])?)?,
-    }
+    write(&output, &html(dirs, &[])?)?;
     Ok(output)
 }
 

@@ -116,6 +116,7 @@ fn single(run: &Run) -> String {
     );
     verdict(&mut out, run);
     figures(&mut out, run);
+    pictures(&mut out, run);
     theta(&mut out, run);
     posterior(&mut out, run);
     let (metrics, others): (Vec<_>, Vec<_>) =
@@ -199,6 +200,10 @@ fn figures(out: &mut String, run: &Run) {
         let shown = metrics::shown(name);
         add(&shown.title, exact(Some(*value), |v| minus(shown.text(v))), on.clone());
     }
+    for (name, value) in s.scalars.iter().flat_map(|m| &m.0) {
+        let shown = metrics::shown(name);
+        add(&shown.title, exact(Some(*value), |v| minus(shown.text(v))), "mean over the last pass".into());
+    }
     let d = &s.diagnostics;
     let of = |one: &str, many: &str| if run.d_theta > 1 { many.to_string() } else { one.to_string() };
     if let Some(ess) = s.least_ess() {
@@ -222,6 +227,40 @@ fn figures(out: &mut String, run: &Run) {
         let _ = writeln!(out, "<div><dt>{name}</dt><dd>{value}<small>{more}</small></dd></div>");
     }
     out.push_str("</dl>\n");
+}
+
+/// Larger pictures stay where they are, so that a page can be mailed.
+const LARGEST_PICTURE: usize = 250_000;
+
+/// The pictures that a model leaves in a run directory.
+fn pictures(out: &mut String, run: &Run) {
+    for (file, title, text) in [
+        (
+            "reconstructions",
+            "Reconstructions",
+            "Each row of images, and below it what their particles decode to.",
+        ),
+        (
+            "samples",
+            "Samples",
+            "Latents from the prior N(0, I), always the same ones. motes synthesize draws better ones.",
+        ),
+    ] {
+        let Ok(png) = std::fs::read(run.dir.join("pictures").join(format!("{file}.png"))) else { continue };
+        section(out, title);
+        match png.len() <= LARGEST_PICTURE {
+            true => {
+                let _ = writeln!(
+                    out,
+                    "<img alt=\"{title}\" style=\"max-width:100%\" src=\"data:image/png;base64,{}\">",
+                    base64(&png)
+                );
+                note(out, text);
+            }
+            false => note(out, format_args!("{text} The picture is in pictures/{file}.png.")),
+        }
+        out.push_str("</section>\n");
+    }
 }
 
 fn percent(fraction: f64) -> String {

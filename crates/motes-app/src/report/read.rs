@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use motes::Summary;
 use motes::columns;
 use motes::printable::{Number, printable};
-use motes::{LISTED, Summary};
+use motes_models::registry;
 use serde_json::Value;
 
 use super::clouds::Archive;
@@ -198,6 +199,11 @@ struct Traced {
     moments: Moments,
 }
 
+/// What the models that are built in want in their traces.
+fn of_models() -> impl Iterator<Item = &'static motes::model::Scalar> {
+    registry::MODELS.iter().flat_map(|entry| entry.scalars())
+}
+
 /// The scalar of a column that follows theta.
 fn scalar(name: &str) -> Scalar {
     let (trace, name) = (Vec::new(), name.to_string());
@@ -212,6 +218,10 @@ fn scalar(name: &str) -> Scalar {
             trace,
             name,
         };
+    }
+    if let Some(s) = of_models().find(|s| s.name == name) {
+        let (title, meaning) = (s.title.to_string(), s.meaning.to_string());
+        return Scalar { title, label: name.clone(), meaning, metric: true, averaged: true, trace, name };
     }
     let shown = metrics::shown(&name);
     let meaning = format!("{} of the cloud at each step", shown.meaning);
@@ -243,7 +253,7 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
         return Err(failed(&"it does not begin with the column k"));
     }
     let theta_count = match &run.summary {
-        Some(s) => s.d_theta.min(LISTED),
+        Some(s) => s.theta.names.len(),
         None => names.len() - 1 - scalars_at_end(&names),
     }
     .min(names.len() - 1);
@@ -353,7 +363,8 @@ fn last_byte(file: &mut File) -> std::io::Result<(u64, Option<u8>)> {
 
 /// How many scalars an unfinished run has, whose summary would tell: those at the end that have well-known names.
 fn scalars_at_end(names: &[String]) -> usize {
-    let order: Vec<&str> = columns::all::<f64>().iter().map(|c| c.name).chain(metrics::known()).collect();
+    let own = columns::all::<f64>().into_iter().map(|c| c.name);
+    let order: Vec<&str> = own.chain(of_models().map(|s| s.name)).chain(metrics::known()).collect();
     let mut left = names.len();
     for scalar in order.iter().rev() {
         // Column 1 is theta whatever its name.

@@ -132,6 +132,7 @@ fn judged(run: &Run, resume: &str) -> Verdict {
             "step-too-large" => "The step size is too large".into(),
             "low-acceptance" => "Hardly any move is accepted".into(),
             "still-moving" => "Theta was still moving".into(),
+            "too-short" => "Too short to judge".into(),
             other => sentence(&other.replace('-', " ")),
         };
         let advice = show::advice(summary, Face::Shell)

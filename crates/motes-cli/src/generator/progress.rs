@@ -1,8 +1,8 @@
-//! How far a training has come: loss, images per second and the time that is left.
+//! How far a task has come, and the time that is left.
 
 use std::time::Instant;
 
-use motes_app::numbers::{clock, grouped};
+use motes_app::numbers::clock;
 
 use crate::progress::Gauge;
 
@@ -39,9 +39,4 @@ impl Progress {
     pub fn finish(&self) {
         self.gauge.finish();
     }
-}
-
-/// The loss and the speed of a training.
-pub fn loss_and_speed(loss: f64, images_per_second: f64) -> String {
-    format!("loss {}, {} images/s", grouped(loss), grouped(images_per_second))
 }

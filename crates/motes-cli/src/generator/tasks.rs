@@ -8,13 +8,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use motes::files::{Durable, write_atomically};
 use motes::{Ended, memory, npz};
 use motes_app::generator::Trained;
-use motes_app::generator::open::{COLUMNS, decode, interleave};
 use motes_app::generator::tasks::{
     Filled, HOLE, Source, check_components, hole, mean_squared_error, mixture,
 };
 use motes_app::job;
 use motes_models::data::{ImageSet, SIDE, write_grid};
-use motes_models::generator::{Mixture, Search, Targets};
+use motes_models::generator::{COLUMNS, Mixture, Search, Targets, decode, interleave};
 
 use super::progress::Progress;
 use super::told;

@@ -17,7 +17,7 @@ use super::training::Training;
 use crate::progress::Interrupt;
 
 /// Raised whenever a task's outcome changes although its description does not.
-const GENERATION: u32 = 1;
+const GENERATION: u32 = 2;
 
 /// What is done and stored together.
 #[derive(Clone, Debug)]

@@ -163,7 +163,7 @@ impl Task {
         authors: Option<Authors>,
         interrupt: &Interrupt,
     ) -> Result<Option<Outcome>, Error> {
-        let model = F::model(&*job.problem)?;
+        let model = F::model(&*job.problem, &self.settings)?;
         let model = &*model;
         let settings = &self.settings;
         let mut watcher = Watcher {
@@ -176,7 +176,7 @@ impl Task {
             own_time: Duration::ZERO,
             outcome: Outcome::default(),
         };
-        let ran = carry::carry_out(job, model, Start::Memory, false, &mut watcher);
+        let ran = carry::carry_out(job, model, Start::Memory, false, &mut watcher, interrupt.stop());
         let Watcher { mut outcome, authors, own_time, .. } = watcher;
         let carry::Outcome { state, summary, seconds, ended, .. } = match ran {
             Ok(ran) => ran,

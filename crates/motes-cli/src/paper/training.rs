@@ -2,17 +2,21 @@
 
 use std::path::Path;
 
-use motes::Ended;
-use motes_app::generator::open::UNTOLD;
-use motes_app::generator::run::{From, Plan};
+use motes::algorithms::{PGD, VAE};
+use motes::{Ended, Flow, Observer, Settings, StepInfo, Summary};
+use motes_app::carry::{self, Start, Watch};
+use motes_app::config::Config;
+use motes_app::generator;
 use motes_app::generator::tasks::{Filled, HOLE, hole};
-use motes_app::generator::{self, GeneratorConfig, Summary};
+use motes_app::job::Job;
 use motes_models::data::{self, ImageSet, byte_of, mnist};
-use motes_models::generator::{Algorithm, BatchNorm, Search, Seen, Settings};
-use serde::{Deserialize, Serialize};
+use motes_models::generator::{Search, bytes_of_a_step};
+use motes_models::registry::Defaults;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::task::Outcome;
 use super::verdict::Stats;
+use crate::fit::load;
 use crate::progress::Interrupt;
 
 /// Inpainted images that are kept to be shown.
@@ -29,9 +33,14 @@ const SEARCH_STEPS: f64 = 900.0;
 /// A training and its trial, described completely. The data are embedded.
 #[derive(Clone, Debug, Serialize)]
 pub struct Training {
-    pub config: GeneratorConfig,
+    #[serde(serialize_with = "flat")]
+    pub config: Config,
     /// Test images to inpaint, the first of those that there are.
     pub inpainted: usize,
+}
+
+fn flat<S: Serializer>(config: &Config, to: S) -> Result<S::Ok, S::Error> {
+    config.flat().serialize(to)
 }
 
 /// What is left of it, besides the time.
@@ -51,15 +60,11 @@ pub struct Trained {
 
 impl Training {
     fn settings(&self) -> Settings {
-        self.config.settings(self.images()).expect("a plan's settings are sound")
+        self.config.run.settings(&Defaults::default()).expect("a plan's settings are sound")
     }
 
     fn images(&self) -> usize {
-        self.config.images.expect("a plan says how many images there are")
-    }
-
-    fn steps(&self) -> u64 {
-        self.config.total_steps(&self.settings(), self.images())
+        self.config.options["images"].as_u64().expect("a plan says how many images there are") as usize
     }
 
     /// Everything that determines the outcome, as text.
@@ -71,14 +76,16 @@ impl Training {
     /// Roughly how long training and trial take on one core, in seconds.
     fn parts(&self) -> [f64; 2] {
         let s = self.settings();
-        let of_image = match (s.algorithm, s.batchnorm) {
-            (Algorithm::Pgd, BatchNorm::TwoPass) => THETA_GRADIENT + LATENT_GRADIENT,
-            (Algorithm::Pgd, BatchNorm::OnePass) => BOTH_GRADIENTS,
-            (Algorithm::Abp | Algorithm::ShortRun, _) => THETA_GRADIENT + s.chain as f64 * LATENT_GRADIENT,
-            (Algorithm::Vae, _) => BOTH_GRADIENTS + INFERENCE_GRADIENT,
+        let one_pass = self.config.options.get("batchnorm").is_some_and(|how| how == "one-pass");
+        let of_image = match s.algorithm {
+            a if a == &PGD && one_pass => BOTH_GRADIENTS,
+            a if a == &PGD => THETA_GRADIENT + LATENT_GRADIENT,
+            a if a == &VAE => BOTH_GRADIENTS + INFERENCE_GRADIENT,
+            _ => THETA_GRADIENT + f64::from(s.transitions) * LATENT_GRADIENT,
         };
         // The last batch of an epoch may be short.
-        let epochs = self.steps() as f64 / s.steps_per_epoch(self.images()) as f64;
+        let per_epoch = self.images().div_ceil(s.batch.unwrap_or(self.images()));
+        let epochs = s.steps as f64 / per_epoch as f64;
         let searched = (self.inpainted * Search::default().starts) as f64;
         [epochs * (self.images() * s.particles) as f64 * of_image, searched * SEARCH_STEPS * LATENT_GRADIENT]
     }
@@ -89,7 +96,7 @@ impl Training {
 
     /// The memory that it needs.
     pub fn bytes(&self) -> u128 {
-        generator::memory_estimate(&self.settings(), self.images(), 1).total
+        bytes_of_a_step(&self.settings(), self.images())
     }
 
     /// Trains in the pool of the calling thread, or goes on with the training in `dir`, and inpaints. `told` hears which
@@ -101,9 +108,9 @@ impl Training {
         told: &dyn Fn(f64),
     ) -> Result<Option<Outcome>, String> {
         let [training, trial] = self.parts();
-        let (share, steps) = (training / (training + trial), self.steps() as f64);
+        let (share, steps) = (training / (training + trial), self.settings().steps as f64);
         let step_done = |k: u64| told(share * k as f64 / steps);
-        if train(self.config.clone(), dir, interrupt, &step_done)? == Ended::Early {
+        if train(&self.config, dir, interrupt, &step_done)? == Ended::Early {
             return Ok(None);
         }
         let mut run = generator::Trained::open(dir)?;
@@ -116,37 +123,50 @@ impl Training {
             interrupt.flow()
         });
         let Some(Filled { images, mse, mse_hole, .. }) = filled else { return Ok(None) };
-        let Summary { metrics, time, .. } = Summary::read(dir)?;
+        let summary = Summary::read(dir).map_err(|e| e.to_string())?.ok_or("the training left no summary")?;
+        let mean = |name: &str| summary.scalars.as_ref().and_then(|s| s.get(name)).unwrap_or(f64::NAN);
         let mse_error = standard_error(&original, &images, self.inpainted);
         let shown = images.len().min(SHOWN * images.len() / self.inpainted);
         let images = images[..shown].iter().map(|v| byte_of(*v)).collect();
         let trained =
-            Some(Trained { loss: metrics.loss, error: metrics.error, mse, mse_hole, mse_error, images });
-        Ok(Some(Outcome { seconds: time.seconds, trained, ..Outcome::default() }))
+            Some(Trained { loss: mean("loss"), error: mean("error"), mse, mse_hole, mse_error, images });
+        Ok(Some(Outcome { seconds: summary.time.seconds, trained, ..Outcome::default() }))
     }
 }
 
 /// Trains quietly into a directory, or goes on with what is there, on the current thread pool; `told` hears of each step.
-fn train(
-    config: GeneratorConfig,
-    dir: &Path,
-    interrupt: &Interrupt,
-    told: &dyn Fn(u64),
-) -> Result<Ended, String> {
+fn train(config: &Config, dir: &Path, interrupt: &Interrupt, told: &dyn Fn(u64)) -> Result<Ended, String> {
     if dir.join("summary.json").exists() {
         return Ok(Ended::Complete);
     }
-    let from = if dir.join("config.toml").exists() {
-        From::Directory(dir.to_path_buf())
-    } else {
-        From::Scratch { out: Some(dir.to_path_buf()), files: Vec::new() }
+    let (config, start) = match dir.join("config.toml") {
+        file if file.exists() => (Config::read(&file)?, Start::Directory(dir.to_path_buf())),
+        _ => (config.clone(), Start::New(dir.to_path_buf())),
     };
-    let mut watch = |seen: &Seen| {
-        told(seen.k);
-        interrupt.flow()
-    };
-    let done = Plan::new(config, None, UNTOLD)?.carry_out(from, interrupt.stop(), &mut watch);
+    let job = Job::new(config.clone(), load(&config)?, None)?;
+    let model = job.model::<f32>()?;
+    let mut watch = Quiet { interrupt, told };
+    let done = carry::carry_out(job, &*model, start, true, &mut watch, interrupt.stop());
     done.map(|done| done.ended).map_err(|e| e.to_string())
+}
+
+/// Passes on how far a training is.
+struct Quiet<'a> {
+    interrupt: &'a Interrupt,
+    told: &'a dyn Fn(u64),
+}
+
+impl Observer<f32> for Quiet<'_> {
+    fn observe(&mut self, info: &StepInfo<'_, f32>) -> Flow {
+        (self.told)(info.k);
+        self.interrupt.flow()
+    }
+}
+
+impl Watch<f32> for Quiet<'_> {
+    fn stopped(&self) -> bool {
+        self.interrupt.is_set()
+    }
 }
 
 /// The standard error of the mean over images of their mean squared errors; 0 for a single one.

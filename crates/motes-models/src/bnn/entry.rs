@@ -73,6 +73,7 @@ impl registry::Entry for Entry {
             preconditioner: Preconditioner::Diagonal,
             init_particles: InitParticles::Prior,
             variational_adam: true,
+            ..Defaults::default()
         }
     }
 
@@ -93,7 +94,7 @@ impl registry::Entry for Entry {
                 let given = Some(rows.clone());
                 Network { given, ..Network::of_rows(rows, options, "the data", String::new())? }
             }
-            Given::Observations(_) => return Err("a network takes rows with labels; give X and y".into()),
+            _ => return Err("a network takes rows with labels; give X and y".into()),
         }))
     }
 
@@ -306,11 +307,11 @@ impl Problem for Network {
         Some(crate::options::write(&self.remember))
     }
 
-    fn single(&self) -> Result<Arc<dyn Model<f32>>, Error> {
+    fn single(&self, _: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {
         self.build()
     }
 
-    fn double(&self) -> Result<Arc<dyn Model<f64>>, Error> {
+    fn double(&self, _: &Settings) -> Result<Arc<dyn Model<f64>>, Error> {
         self.build()
     }
 

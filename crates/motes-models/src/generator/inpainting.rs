@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use motes::Flow;
 use motes::noise::{Noise, Purpose};
 
-use super::training::adam;
+use super::adam;
 use super::{Decoder, Mode, Wanted};
 
 /// Images that are searched for together: the rest waits, so that memory stays small.

@@ -1,10 +1,11 @@
 //! Named arrays as safetensors files, which PyTorch and others can read.
 
 use std::collections::HashMap;
+use std::io::Write;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
-use super::decoder::Tensor;
+use super::decoder::{Decoder, Tensor};
 
 /// The key of the metadata under which Motes keeps its own.
 pub(crate) const KEY: &str = "motes";
@@ -55,4 +56,28 @@ pub(crate) fn restore(tensors: &[Tensor], values: &mut [f32], arrays: &mut impl 
     for (tensor, array) in tensors.iter().zip(arrays) {
         values[tensor.offset..tensor.offset + array.len()].copy_from_slice(&array);
     }
+}
+
+fn weights(decoder: &dyn Decoder) -> Vec<Named<'_>> {
+    let mut arrays = named("", decoder.tensors(), decoder.parameters());
+    arrays.extend(named("", decoder.statistics_tensors(), decoder.statistics()));
+    arrays
+}
+
+/// Writes a network's weights and running statistics.
+pub fn save_weights(decoder: &dyn Decoder, out: &mut impl Write) -> std::io::Result<()> {
+    out.write_all(&serialize(&weights(decoder), format!("weights, {}", env!("CARGO_PKG_VERSION")))?)
+}
+
+/// Reads them back. The error's text completes a sentence that begins with the file's name.
+pub fn load_weights(decoder: &mut dyn Decoder, bytes: &[u8]) -> Result<(), String> {
+    let file = open(bytes)?;
+    let lengths: Vec<(String, usize)> =
+        weights(decoder).into_iter().map(|(name, _, values)| (name, values.len())).collect();
+    let arrays: Result<Vec<_>, _> = lengths.iter().map(|(name, len)| read(&file, name, *len)).collect();
+    let mut arrays = arrays?.into_iter();
+    let (tensors, statistics) = (decoder.tensors().to_vec(), decoder.statistics_tensors().to_vec());
+    restore(&tensors, decoder.parameters_mut(), &mut arrays);
+    restore(&statistics, decoder.statistics_mut(), &mut arrays);
+    Ok(())
 }

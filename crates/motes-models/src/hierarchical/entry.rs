@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use motes::memory::Shape;
 use motes::settings::{InitParticles, Preconditioner};
-use motes::{Model, Real};
+use motes::{Model, Real, Settings};
 use serde_json::Value;
 
 use super::Hierarchical;
@@ -63,6 +63,7 @@ impl registry::Entry for Entry {
             preconditioner: Preconditioner::None,
             init_particles: InitParticles::Value(0.0),
             variational_adam: false,
+            ..Defaults::default()
         }
     }
 
@@ -98,7 +99,7 @@ impl registry::Entry for Entry {
         Ok(Arc::new(match given {
             Given::Options => Observations::read(options)?,
             Given::Observations(y) => Observations { y, options, sha256: None, notes: Vec::new() },
-            Given::Rows(_) => {
+            _ => {
                 return Err("the hierarchical model takes observations, not rows; give y".into());
             }
         }))
@@ -191,11 +192,11 @@ impl Problem for Observations {
         None
     }
 
-    fn single(&self) -> Result<Arc<dyn Model<f32>>, Error> {
+    fn single(&self, _: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {
         self.build()
     }
 
-    fn double(&self) -> Result<Arc<dyn Model<f64>>, Error> {
+    fn double(&self, _: &Settings) -> Result<Arc<dyn Model<f64>>, Error> {
         self.build()
     }
 

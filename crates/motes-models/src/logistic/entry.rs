@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use motes::settings::{InitParticles, Preconditioner};
-use motes::{Model, Real};
+use motes::{Model, Real, Settings};
 use serde_json::Value;
 
 use super::{Logistic, Options as Prior, Prediction, predict};
@@ -58,6 +58,7 @@ impl registry::Entry for Entry {
             preconditioner: Preconditioner::None,
             init_particles: InitParticles::Value(0.0),
             variational_adam: false,
+            ..Defaults::default()
         }
     }
 
@@ -77,7 +78,7 @@ impl registry::Entry for Entry {
                 let given = Some(rows.clone());
                 Regression { given, ..Regression::of(rows, options, "the data", String::new())? }
             }
-            Given::Observations(_) => {
+            _ => {
                 return Err("logistic regression takes rows with labels; give X and y".into());
             }
         }))
@@ -190,11 +191,11 @@ impl Problem for Regression {
         Some(crate::options::write(&self.remember))
     }
 
-    fn single(&self) -> Result<Arc<dyn Model<f32>>, Error> {
+    fn single(&self, _: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {
         self.build()
     }
 
-    fn double(&self) -> Result<Arc<dyn Model<f64>>, Error> {
+    fn double(&self, _: &Settings) -> Result<Arc<dyn Model<f64>>, Error> {
         self.build()
     }
 

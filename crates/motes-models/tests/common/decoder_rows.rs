@@ -1,10 +1,13 @@
-//! The linear decoder's rows of the regression table: y = W x + N(0, I) is probabilistic PCA, and where the trainer of
-//! generators comes to rest at finite h is known in closed form.
+//! The linear decoder's rows of the regression table: y = W x + N(0, I) is probabilistic PCA, and where a generator comes to
+//! rest at finite h is known in closed form.
 
+use std::sync::Arc;
+
+use motes::algorithms::{ABP, PGD, SHORT_RUN, VAE};
 use motes::noise::{Noise, Purpose};
-use motes_models::generator::{
-    Algorithm, Inference, LinearDecoder, Settings, Targets, Tensor, ThetaRule, Trainer,
-};
+use motes::settings::InitParticles;
+use motes::{Algorithm, Flow, Settings, StepInfo};
+use motes_models::generator::{BatchNorm, Generator, Inference, LinearDecoder, Targets, Tensor};
 
 use super::table::Verdict;
 use super::z_scores::{average, standard_error};
@@ -14,8 +17,9 @@ pub const D_X: usize = 2;
 /// The eigenvalues of the data's covariance; the noise has variance 1.
 const EIGENVALUES: [f64; D_Y] = [4.0, 2.5, 0.5];
 const H: f64 = 0.1;
-const CHAIN: usize = 6;
+const CHAIN: u32 = 6;
 const REPLICATES: u64 = 6;
+const IMAGES: usize = 256;
 
 /// Data in memory.
 pub struct Rows(Vec<f32>);
@@ -62,19 +66,32 @@ pub fn data(count: usize) -> Rows {
 }
 
 /// Plain steps, for which closed forms are known.
-pub fn settings(algorithm: Algorithm, seed: u64) -> Settings {
+pub fn settings(algorithm: &'static Algorithm, images: usize, seed: u64) -> Settings {
     Settings {
         algorithm,
-        particles: if algorithm == Algorithm::Pgd { 4 } else { 1 },
-        chain: CHAIN,
-        batch: 64,
+        particles: if algorithm == &PGD { 4 } else { 1 },
+        transitions: CHAIN,
+        batch: Some(64),
         step_size: H,
-        theta_rate: 0.02,
+        // Of the gradient's mean over the images.
+        theta_rate: Some(0.02 / images as f64),
         encoder_rate: 0.005,
-        sigma: 1.0,
-        theta_rule: ThetaRule::Plain,
+        init_particles: InitParticles::Prior,
+        keep_clouds: 0,
         seed,
         ..Settings::default()
+    }
+}
+
+/// The linear decoder as a model, with a linear inference network for the VAE.
+pub fn model(data: Rows, algorithm: &'static Algorithm) -> Generator {
+    let make = |seed| -> Box<dyn motes_models::generator::Decoder> {
+        Box::new(LinearDecoder::new(D_X, D_Y, 0.3, seed))
+    };
+    let model = Generator::new(Arc::new(data), Box::new(make), 1.0, BatchNorm::TwoPass).expect("a model");
+    match algorithm == &VAE {
+        true => model.with_inference(Box::new(|_| Box::new(LinearInference::new()))),
+        false => model,
     }
 }
 
@@ -126,30 +143,20 @@ impl Inference for LinearInference {
     }
 }
 
-/// The time average of u_i^T W W^T u_j after burn-in.
-fn mean_gram(trainer: &mut Trainer<'_>, steps: u64) -> [[f64; D_Y]; D_Y] {
-    let mut gram = [[0.0; D_Y]; D_Y];
+/// Adds up u_i^T W W^T u_j.
+fn add_gram(gram: &mut [[f64; D_Y]; D_Y], w: &[f64]) {
     let u = directions();
-    let burn_in = steps / 5;
-    for k in 0..steps {
-        trainer.step().unwrap();
-        if k < burn_in {
-            continue;
-        }
-        let w = trainer.decoder().parameters();
-        let mut projected = [[0.0; D_X]; D_Y];
-        for (p, u) in projected.iter_mut().zip(&u) {
-            for (a, p) in p.iter_mut().enumerate() {
-                *p = (0..D_Y).map(|i| u[i] * f64::from(w[i * D_X + a])).sum();
-            }
-        }
-        for i in 0..D_Y {
-            for j in 0..D_Y {
-                gram[i][j] += projected[i].iter().zip(&projected[j]).map(|(a, b)| a * b).sum::<f64>();
-            }
+    let mut projected = [[0.0; D_X]; D_Y];
+    for (p, u) in projected.iter_mut().zip(&u) {
+        for (a, p) in p.iter_mut().enumerate() {
+            *p = (0..D_Y).map(|i| u[i] * w[i * D_X + a]).sum();
         }
     }
-    gram.map(|row| row.map(|v| v / (steps - burn_in) as f64))
+    for i in 0..D_Y {
+        for j in 0..D_Y {
+            gram[i][j] += projected[i].iter().zip(&projected[j]).map(|(a, b)| a * b).sum::<f64>();
+        }
+    }
 }
 
 /// PPCA's solution, where h tends to 0.
@@ -184,7 +191,7 @@ fn short_run_fixed_point(s: f64) -> f64 {
 /// An algorithm, and w^2 in the direction of an eigenvalue where it must rest.
 #[derive(Clone, Copy)]
 pub struct Decoder {
-    algorithm: Algorithm,
+    algorithm: &'static Algorithm,
     steps: u64,
     expected: fn(f64) -> f64,
     /// Where it would rest if it were another algorithm, to see that this would be noticed.
@@ -193,11 +200,11 @@ pub struct Decoder {
 
 impl std::fmt::Display for Decoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Settings { algorithm, particles, chain, .. } = settings(self.algorithm, 0);
-        let size = match algorithm {
-            Algorithm::Pgd => format!(" N={particles} h={H}"),
-            Algorithm::Abp | Algorithm::ShortRun => format!(" n={chain} h={H}"),
-            Algorithm::Vae => String::new(),
+        let Settings { algorithm, particles, transitions, .. } = settings(self.algorithm, 1, 0);
+        let size = match algorithm.name {
+            "pgd" => format!(" N={particles} h={H}"),
+            "vae" => String::new(),
+            _ => format!(" n={transitions} h={H}"),
         };
         f.pad(&format!("{algorithm}, linear decoder{size} f32"))
     }
@@ -205,33 +212,38 @@ impl std::fmt::Display for Decoder {
 
 /// All rows.
 pub fn table() -> [Decoder; 4] {
-    use Algorithm as A;
     let row = |algorithm, steps, expected, other| Decoder { algorithm, steps, expected, other };
     [
-        row(A::Pgd, 20_000, langevin_fixed_point, ppca),
-        row(A::Abp, 8_000, langevin_fixed_point, ppca),
-        row(A::ShortRun, 8_000, short_run_fixed_point, langevin_fixed_point),
+        row(&PGD, 20_000, langevin_fixed_point, ppca),
+        row(&ABP, 8_000, langevin_fixed_point, ppca),
+        row(&SHORT_RUN, 8_000, short_run_fixed_point, langevin_fixed_point),
         // The exact posterior is within the family, so that the bound's maximum is the likelihood's.
-        row(A::Vae, 30_000, ppca, langevin_fixed_point),
+        row(&VAE, 30_000, ppca, langevin_fixed_point),
     ]
 }
 
 impl Decoder {
-    /// u_i^T W W^T u_j of one replicate.
-    fn measure(&self, data: &Rows, seed: u64) -> [[f64; D_Y]; D_Y] {
-        let mut decoder = LinearDecoder::new(D_X, D_Y, 0.3, seed);
-        let mut encoder = (self.algorithm == Algorithm::Vae).then(LinearInference::new);
-        let encoder = encoder.as_mut().map(|e| e as &mut dyn Inference);
-        let settings = settings(self.algorithm, seed);
-        let mut trainer = Trainer::new(settings, data, &mut decoder, encoder).expect("a trainer");
-        mean_gram(&mut trainer, self.steps)
+    /// The time average of u_i^T W W^T u_j after burn-in, in one replicate.
+    fn measure(&self, seed: u64) -> [[f64; D_Y]; D_Y] {
+        let model = model(data(IMAGES), self.algorithm);
+        let burn_in = self.steps / 5;
+        let settings = Settings { steps: self.steps, burn_in, ..settings(self.algorithm, IMAGES, seed) };
+        let mut gram = [[0.0; D_Y]; D_Y];
+        let mut watch = |info: &StepInfo<'_, f32>| {
+            if info.k > burn_in {
+                add_gram(&mut gram, info.theta);
+            }
+            Flow::Continue
+        };
+        let mut state = motes::start(&model, &settings).expect("a start");
+        motes::run(&model, &settings, &mut state, None, &mut [&mut watch]).expect("a run");
+        gram.map(|row| row.map(|v| v / (self.steps - burn_in) as f64))
     }
 
     /// Two principal directions are found, the third is not, and W W^T is diagonal in them: all within 4 standard errors
     /// and 1 %.
     pub fn judge(&self) -> Verdict {
-        let data = data(256);
-        let measured: Vec<_> = (0..REPLICATES).map(|seed| self.measure(&data, seed)).collect();
+        let measured: Vec<_> = (0..REPLICATES).map(|seed| self.measure(seed)).collect();
         let want = [(self.expected)(EIGENVALUES[0]), (self.expected)(EIGENVALUES[1]), 0.0];
         let (mut wrong, mut words, mut clearest) = (Vec::new(), Vec::new(), 0.0f64);
         for i in 0..D_Y {

@@ -18,7 +18,7 @@ True
 from ._core import __version__
 from ._errors import DivergedError
 from ._fit import fit, load
-from ._generator import Generator, GeneratorFit, TrainingStep
+from ._generator import Generator, GeneratorFit
 from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression
 from ._own import Check, Checks, Model, check_model
 from ._registry import ModelInfo, Option, models
@@ -40,7 +40,6 @@ __all__ = [
     "Option",
     "Replicates",
     "Step",
-    "TrainingStep",
     "__version__",
     "check_model",
     "fit",

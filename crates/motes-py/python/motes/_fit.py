@@ -9,15 +9,17 @@ from typing import Any, Callable, overload
 
 from . import _core
 from ._arrays import place, whole
-from ._generator import Generator, GeneratorFit, TrainingStep, generator_settings, load_training, train
+from ._generator import Generator, GeneratorFit
 from ._models import _Builtin
 from ._own import Model, _problem
-from ._registry import models, run_options
+from ._registry import models, options_of, run_options
 from ._result import Fit, Replicates
 from ._run import Step, attended, how_of, table_of
 
 #: What `fit` names itself.
 _NAMED = {"algorithm", "particles", "steps", "step_size", "burn_in", "seed"}
+#: Options of a generator that have nothing to do with its images; `lambda` is a word of Python's own.
+_OF_GENERATOR = {"sigma", "batchnorm", "epochs", "lambda_", "pictures_every"}
 
 
 class _Default(int):
@@ -34,7 +36,7 @@ def fit(
     burn_in: int | None = ...,
     seed: int = ...,
     threads: int | None = ...,
-    callback: Callable[[TrainingStep], Any] | None = ...,
+    callback: Callable[[Step], Any] | None = ...,
     progress: bool = ...,
     out: str | os.PathLike[str] | None = ...,
     replicates: None = ...,
@@ -115,7 +117,8 @@ def fit(
     model : Model, Hierarchical, LogisticRegression, BayesianNeuralNetwork or Generator
         The model with its data.
     algorithm : str
-        pgd, pqn, pmgd, soul, em, mean-field, marginal-mh or joint-mh; for a generator pgd, abp, short-run or vae.
+        pgd, ipla, pqn, pmgd, soul, em, mean-field, marginal-mh, joint-mh, abp, short-run or vae; a generator takes pgd,
+        abp, short-run or vae.
     particles, steps : int or None
         The number of particles and of steps; None for the command line's default for this model. A generator has
         by default 10 particles for each image and 100 epochs.
@@ -128,7 +131,7 @@ def fit(
     threads : int, optional
         Threads to use, by default all. Results do not depend on it.
     callback : callable, optional
-        Called with a :class:`Step` (for a generator, a :class:`TrainingStep`) after every ``callback_every`` steps; if it returns False, the run stops there.
+        Called with a :class:`Step` after every ``callback_every`` steps; if it returns False, the run stops there.
     progress : bool
         Whether to show progress on stderr.
     out : path, optional
@@ -141,13 +144,14 @@ def fit(
         Whether to write report.html into ``out``.
     **settings
         step_decay, grow, preconditioner, adjust, adjust_after, joint_update, warm_start, batch, init_theta,
-        init_particles, precision, trace_every, metrics_every, keep_clouds, checkpoint_every: as on the command line.
-        For a generator: epochs (instead of steps), batch, chain, theta_rate or lambda_, sigma, batchnorm,
-        checkpoint_every, pictures_every.
+        init_particles, precision, trace_every, metrics_every, keep_clouds, checkpoint_every, transitions, theta_rate,
+        encoder_rate: as on the command line. For a generator also epochs (instead of steps), lambda_ (instead of
+        theta_rate), sigma, batchnorm, pictures_every.
 
     Returns
     -------
     Fit, Replicates or GeneratorFit
+        A :class:`GeneratorFit` is a :class:`Fit` that makes images.
 
     Raises
     ------
@@ -166,12 +170,22 @@ def fit(
     """
     out = None if out is None else place("out", out)
     generator = isinstance(model, Generator)
-    problem = None if generator else _problem(model)
-    known = generator_settings() if generator else set(run_options()) - _NAMED
+    problem = _problem(model)
+    known = (set(run_options()) | (_OF_GENERATOR if generator else set())) - _NAMED
     for key in settings:
         if key not in known:
             close = difflib.get_close_matches(key, known, 1)
             raise TypeError(f"fit() has no setting '{key}'" + (f"; did you mean {close[0]}?" if close else ""))
+    if generator:
+        # It has the command line's defaults.
+        steps = None if isinstance(steps, _Default) else steps
+        particles = None if isinstance(particles, _Default) else particles
+        step_size = None if isinstance(step_size, str) and step_size == "auto" else step_size
+        for a, b in (("steps", "epochs"), ("theta_rate", "lambda_")):
+            if {"steps": steps, **settings}.get(a) is not None and settings.get(b) is not None:
+                raise ValueError(f"{a} and {b} say the same in other words; give one of them")
+        own = {key.rstrip("_"): settings.pop(key) for key in _OF_GENERATOR & set(settings)}
+        problem = problem.with_options(json.dumps(table_of(own, options_of(Generator._model))))
     chosen = {
         "algorithm": algorithm,
         "steps": steps,
@@ -179,18 +193,6 @@ def fit(
         "seed": seed,
         **settings,
     }
-    if generator:
-        for key, value in (("burn_in", burn_in), ("replicates", replicates)):
-            if value is not None:
-                raise ValueError(f"{key} does not belong to a generator; leave it out")
-        chosen["steps"] = None if isinstance(steps, _Default) else steps
-        chosen["particles"] = None if isinstance(particles, _Default) else particles
-        chosen["step_size"] = None if isinstance(step_size, str) and step_size == "auto" else step_size
-        for a, b in (("steps", "epochs"), ("theta_rate", "lambda_")):
-            if chosen.get(a) is not None and chosen.get(b) is not None:
-                raise ValueError(f"{a} and {b} say the same in other words; give one of them")
-        how = how_of(threads, callback, callback_every, report, TrainingStep)
-        return train(model, chosen, how, progress, out)
     if algorithm == "em":  # which is exact, and refuses particles and a step size that it is given
         particles = None if isinstance(particles, _Default) else particles
         step_size = None if isinstance(step_size, str) and step_size == "auto" else step_size
@@ -200,7 +202,8 @@ def fit(
 
     def run(table: dict[str, Any], out: str | None, label: str = "") -> Fit:
         text = json.dumps(table)
-        return Fit(attended(lambda how: _core.fit(problem, text, out, how), how, model, progress, 0, label), model)
+        done = attended(lambda how: _core.fit(problem, text, out, how), how, model, progress, 0, label)
+        return _of_model(done, model)
 
     if replicates is None:
         return run(table, out)
@@ -247,12 +250,14 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any"
         problem = None  # its data are named in the config, and checked
     if problem is None:
         name = _core.model_of(config)
-        if name == Generator._model:
-            return load_training(where)
         if name not in models():
             raise ValueError(f"{where} is a run of the model {name!r}, which is none of Motes'; give it as model=")
     run = _core.load(where, problem)
     if model is None:
         classes = {builtin._model: builtin for builtin in _Builtin.__subclasses__()}
         model = classes[run.problem.name]._of(run.problem)
-    return Fit(run, model)
+    return _of_model(run, model)
+
+
+def _of_model(run: _core.Run, model: Any) -> Fit:
+    return GeneratorFit(run, model) if isinstance(model, Generator) else Fit(run, model)

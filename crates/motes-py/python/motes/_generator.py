@@ -2,57 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import struct
-import tempfile
-import weakref
 from functools import cached_property
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 
 from . import _arrays, _core
-from ._arrays import place, whole
-from ._models import _absolute
+from ._arrays import whole
+from ._models import _absolute, _Builtin
 from ._progress import Progress
-from ._registry import options_of
-from ._run import Ran, attended, columns, how_of, table_of, threads_of, warn_of
+from ._result import Fit
+from ._run import threads_of
 
 _D_X, _SIDE = 64, 32
 _IMAGES = "give (images, height, width), or (images, channels, height, width) with 1 or 3 channels"
 
 
-class TrainingStep(NamedTuple):
-    """What a callback sees of a step of a generator's training.
-
-    Attributes
-    ----------
-    k : int
-        Steps made so far.
-    loss : float
-        -log p(x, y) of an image without its constants; the negative ELBO of a VAE.
-    error : float
-        The mean squared error of a pixel.
-    x_rms : float
-        The root mean square of the latents.
-    """
-
-    k: int
-    loss: float
-    error: float
-    x_rms: float
-
-
-def generator_settings() -> set[str]:
-    """Settings of a generator's training besides those that `fit` and the model name."""
-    named = {"data", "labels", "channels", "images", "algorithm", "particles", "steps", "step_size", "seed"}
-    # `lambda` is a word of Python's own.
-    return {"lambda_" if key == "lambda" else key for key in set(options_of(Generator._model)) - named}
-
-
-class Generator:
+class Generator(_Builtin):
     """The generator network of the paper: an image of 32 x 32 pixels is decoded from 64 latent variables, plus noise.
 
     Parameters
@@ -70,24 +38,16 @@ class Generator:
     Generator(images=5, channels=1)
     """
 
-    #: The model's name, as on the command line.
-    name = "generator"
-    _images: _core.Images
-
-    #: The name on the command line.
     _model = "generator"
+    #: Whether the images were given as arrays, and their labels.
+    _given: tuple[bool, list[int] | None] = (False, None)
 
     def __init__(self, images: Any, labels: Any = None) -> None:
         pixels = _pixels("images", images)
         codes = None if labels is None else _labels(labels, len(pixels))
         idx = struct.pack(">4B4I", 0, 0, 8, 4, *pixels.shape) + pixels.tobytes()
-        self._images = _core.Images.of_idx(idx, pixels.shape[1], codes)
-
-    @classmethod
-    def _of(cls, images: _core.Images) -> "Generator":
-        model = cls.__new__(cls)
-        model._images = images
-        return model
+        self._problem = _core.Problem.of_images(self._model, idx, pixels.shape[1], codes)
+        self._given = (True, codes)
 
     @classmethod
     def mnist(cls, images: int | None = None, channels: int = 1) -> "Generator":
@@ -106,7 +66,7 @@ class Generator:
         >>> motes.Generator.mnist(8).images.shape
         (8, 1, 32, 32)
         """
-        return cls._of_settings(images=images, channels=channels)
+        return cls._of_settings(images=_count("images", images), channels=_count("channels", channels))
 
     @classmethod
     def from_path(
@@ -130,39 +90,28 @@ class Generator:
             An IDX file of labels.
         """
         place = None if labels is None else _absolute(labels)
-        return cls._of_settings(data=_absolute(path), images=images, channels=channels, labels=place)
-
-    @classmethod
-    def _of_settings(cls, **settings: Any) -> "Generator":
-        for key in ("images", "channels"):
-            if settings[key] is not None:
-                settings[key] = whole(key, settings[key])
-        return cls._of(_core.Images.of_settings(json.dumps(table_of(settings, options_of(cls._model)))))
+        sizes = {"images": _count("images", images), "channels": _count("channels", channels)}
+        return cls._of_settings(data=_absolute(path), labels=place, **sizes)
 
     @property
     def channels(self) -> int:
         """1 for grey images, 3 for coloured ones."""
-        return self._images.channels
-
-    @property
-    def d_x(self) -> int:
-        """The number of latent coordinates of an image."""
-        return _D_X
+        return self._problem.image_shape()[1]
 
     @property
     def images(self) -> np.ndarray:
         """The images as the network sees them: values in [-1, 1], shape (images, channels, 32, 32)."""
-        return self._images.values().reshape(-1, self.channels, _SIDE, _SIDE)
+        return self._problem.image_values().reshape(-1, self.channels, _SIDE, _SIDE)
 
     def __len__(self) -> int:
-        return self._images.count
+        return self._problem.image_shape()[0]
 
     def __repr__(self) -> str:
         return f"Generator(images={len(self)}, channels={self.channels})"
 
 
-class GeneratorFit(Ran):
-    """A trained generator: its particles, its loss, and images that it makes.
+class GeneratorFit(Fit):
+    """A fitted generator: a :class:`Fit` with a loss, and images that it makes.
 
     Made by :func:`fit` and :func:`load`. Images are arrays of shape (images, channels, 32, 32) with values in [-1, 1], as
     the command line writes them.
@@ -173,7 +122,7 @@ class GeneratorFit(Ran):
     >>> model = motes.Generator.mnist(4)
     >>> fit = motes.fit(model, particles=1, steps=2, batch=4, progress=False)
     >>> fit
-    GeneratorFit(pgd, 2 of 2 steps, complete)
+    GeneratorFit(generator by pgd, 2 of 2 steps, complete)
     >>> fit.particles.shape, fit.loss.shape
     ((1, 4, 64), (2,))
     >>> fit.decode(fit.particles[0, :3]).shape
@@ -182,55 +131,14 @@ class GeneratorFit(Ran):
     (2, 1, 32, 32)
     """
 
-    def __init__(self, run: _core.Training, model: Generator, temporary: _Temporary | None = None) -> None:
-        self._run = run
-        #: The model that was trained.
-        self.model = model
-        # A training lives in a directory; one that nobody has named goes when the last fit that needs it does.
-        self._temporary = temporary
-
     @cached_property
-    def trace(self) -> dict[str, np.ndarray]:
-        """The columns of trace.csv: ``k``, ``loss``, ``error`` (of a pixel, squared) and ``x_rms``."""
-        # A training that was killed may have written more, and half a line, after its last checkpoint.
-        return columns(b"\n".join(self._run.trace().split(b"\n")[: self.k + 1]))
+    def _painter(self) -> _core.Painter:
+        return _core.Painter(self._run, *self.model._given)
 
     @property
     def loss(self) -> np.ndarray:
-        """-log p(x, y) of an image without its constants, at each step; the negative ELBO of a VAE."""
-        return self.trace["loss"]
-
-    @cached_property
-    def particles(self) -> np.ndarray:
-        """The latents that stand for the posterior of each image, shape (particles, images, 64)."""
-        flat = self._run.particles()
-        if not flat.size:
-            raise ValueError(f"{self.algorithm} draws particles when its training is complete; go on with resume()")
-        return flat.reshape(-1, len(self.model), _D_X)
-
-    @property
-    def algorithm(self) -> str:
-        """pgd, abp, short-run or vae."""
-        return self.settings["algorithm"]
-
-    @cached_property
-    def settings(self) -> dict[str, Any]:
-        """Everything that determined the training, named as in config.toml."""
-        return json.loads(self._run.settings())
-
-    @property
-    def seconds(self) -> float:
-        """The time that the loop took."""
-        return self._run.seconds
-
-    @property
-    def path(self) -> str | None:
-        """The run directory, if the fit was given one."""
-        return None if self._temporary is not None else os.fspath(self._run.path)
-
-    def summary(self) -> str:
-        """Loss, error and speed as a table to print."""
-        return self._run.table(self.path or "none (GeneratorFit.save writes them)").strip("\n")
+        """-log p(x, y) of an image without its constants, at each recorded step; the negative bound of a VAE."""
+        return self.trace["loss"][1:]
 
     def decode(self, latents: Any, *, threads: int | None = None) -> np.ndarray:
         """The images that latents decode to.
@@ -242,7 +150,7 @@ class GeneratorFit(Ran):
         threads : int, optional
             Threads to use, by default all.
         """
-        return self._shaped(self._run.decode(_floats("latents", latents, (None, _D_X)), threads_of(threads)))
+        return self._shaped(self._painter.decode(_floats("latents", latents, (None, _D_X)), threads_of(threads)))
 
     def reconstruct(self, count: int | None = None) -> np.ndarray:
         """The first training images, decoded from their first particle.
@@ -287,10 +195,8 @@ class GeneratorFit(Ran):
         seed : int
             The seed of the draws and of the mixture's start.
         """
-        if source != "prior":
-            self.particles  # says what is wrong if there are none
         components = None if components is None else whole("components", components)
-        latents = self._run.draw(source, components, whole("count", count, 1), whole("seed", seed))
+        latents = self._painter.draw(source, components, whole("count", count, 1), whole("seed", seed))
         return self.decode(latents.reshape(-1, _D_X))
 
     def test_images(self, count: int = 16) -> np.ndarray:
@@ -301,7 +207,7 @@ class GeneratorFit(Ran):
         count : int
             How many at most.
         """
-        return self._shaped(self._run.test_images(whole("count", count, 1)))
+        return self._shaped(self._painter.test_images(whole("count", count, 1)))
 
     def inpaint(
         self,
@@ -345,57 +251,10 @@ class GeneratorFit(Ran):
         workers = threads_of(threads)
         tick = Progress(0, "inpainting ", "images") if progress else None
         try:
-            return self._shaped(self._run.inpaint(values.reshape(-1), seen, most, start, workers, tick))
+            return self._shaped(self._painter.inpaint(values.reshape(-1), seen, most, start, workers, tick))
         finally:
             if tick is not None:
                 tick.close()
-
-    def save(self, dir: str | os.PathLike[str], report: bool = True) -> None:
-        """Writes a run directory, new or empty, that the command line can report, resume, inpaint and synthesize with.
-
-        Images that were given as arrays are written into it as images.idx.
-
-        Parameters
-        ----------
-        dir : path
-            The directory.
-        report : bool
-            Whether to write report.html too.
-        """
-        warn_of(self._run.save(place("dir", dir), bool(report)), stacklevel=3)
-
-    def resume(
-        self,
-        steps: int | None = None,
-        *,
-        threads: int | None = None,
-        callback: Callable[[TrainingStep], Any] | None = None,
-        progress: bool = True,
-        callback_every: int = 1,
-        report: bool = True,
-    ) -> "GeneratorFit":
-        """Goes on to a new total of steps. The result equals one training of that many steps, bit for bit.
-
-        A fit that was given a run directory goes on in it, as ``motes resume`` does.
-
-        Parameters
-        ----------
-        steps : int, optional
-            The new total number of steps; by default the old one, to finish what was interrupted.
-        threads, callback, progress, callback_every, report
-            As for :func:`fit`.
-
-        Returns
-        -------
-        GeneratorFit
-            A new one; this one stays as it is.
-        """
-        how = how_of(threads, callback, callback_every, report, TrainingStep)
-        total = None if steps is None else whole("steps", steps)
-        temporary = None if self._temporary is None else _Temporary()
-        where = None if temporary is None else temporary.run
-        run = attended(lambda how: self._run.resume(total, where, how), how, self.model, progress, self.k)
-        return GeneratorFit(run, self.model, temporary)
 
     def plot(self, count: int = 8) -> Any:
         """Draws the loss, and training images above what they are decoded to; needs matplotlib.
@@ -416,34 +275,9 @@ class GeneratorFit(Ran):
     def _shaped(self, flat: np.ndarray) -> np.ndarray:
         return flat.reshape(-1, self.model.channels, _SIDE, _SIDE)
 
-    def __repr__(self) -> str:
-        state = "complete" if self.complete else "can be resumed"
-        return f"GeneratorFit({self.algorithm}, {self.k} of {self.steps} steps, {state})"
 
-
-def train(model: Generator, chosen: dict[str, Any], how: Any, progress: bool, out: Any) -> GeneratorFit:
-    """Trains a generator, in a temporary directory if none is named."""
-    chosen = {key.rstrip("_"): value for key, value in chosen.items()}
-    text = json.dumps(table_of(chosen, options_of(Generator._model)))
-    temporary = _Temporary() if out is None else None
-    where = out if temporary is None else temporary.run
-    run = attended(lambda how: _core.train(model._images, text, where, how), how, model, progress)
-    return GeneratorFit(run, model, temporary)
-
-
-def load_training(dir: str) -> GeneratorFit:
-    """Reads the run directory of a generator."""
-    run = _core.load_training(dir)
-    warn_of(run.notes, stacklevel=4)
-    return GeneratorFit(run, Generator._of(run.images))
-
-
-class _Temporary:
-    """A directory that goes away with this object."""
-
-    def __init__(self) -> None:
-        self.run = tempfile.mkdtemp(prefix="motes-")
-        weakref.finalize(self, shutil.rmtree, self.run, ignore_errors=True)
+def _count(name: str, value: int | None) -> int | None:
+    return None if value is None else whole(name, value)
 
 
 def _array(name: str, value: Any) -> np.ndarray:

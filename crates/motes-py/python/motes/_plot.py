@@ -50,8 +50,8 @@ def plot_generator(fit: "GeneratorFit", count: int) -> Any:
 
     figure = Figure(figsize=(10, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.6))
-    left.plot(fit.trace["k"], fit.loss, lw=1)
-    left.set(xlabel="step", ylabel="loss", title=f"generator by {fit.algorithm}")
+    left.plot(fit.trace["k"][1:], fit.loss, lw=1)
+    left.set(xlabel="step", ylabel="loss", title=f"generator by {fit.settings['algorithm']}")
     made = fit.reconstruct(count)
     rows = [np.concatenate(list(part.transpose(0, 2, 3, 1)), axis=1) for part in (fit.model.images[: len(made)], made)]
     picture = np.clip((np.concatenate(rows) + 1) / 2, 0, 1)

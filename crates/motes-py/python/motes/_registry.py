@@ -53,7 +53,7 @@ def _table() -> Any:
 
 @lru_cache(maxsize=None)
 def run_options() -> dict[str, Option]:
-    """What can be chosen for a fit of any model but a generator."""
+    """What can be chosen for a fit of any model."""
     return _options(_table()["run"])
 
 

@@ -130,6 +130,11 @@ class Fit(Ran):
         return self._summary["metrics"]
 
     @property
+    def scalars(self) -> dict[str, float] | None:
+        """What the model wants in the trace, by name, as means over the last pass over all groups, if it wants anything."""
+        return self._summary["scalars"]
+
+    @property
     def settings(self) -> dict[str, Any]:
         """Everything that determined the run, named as in config.toml."""
         return self._summary["settings"]
@@ -206,7 +211,7 @@ class Fit(Ran):
         how = how_of(threads, callback, callback_every, report)
         total = self.steps if steps is None else whole("steps", steps)
         run = attended(lambda how: self._run.resume(total, how), how, self.model, progress, self.k)
-        return Fit(run, self.model)
+        return type(self)(run, self.model)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class for each row, averaged over the particles.
@@ -263,7 +268,7 @@ class Fit(Ran):
     def __repr__(self) -> str:
         state = "complete" if self.complete else "can be resumed"
         name, algorithm = self._run.problem.name, self._summary["algorithm"]
-        return f"Fit({name} by {algorithm}, {self.k} of {self.steps} steps, {state})"
+        return f"{type(self).__name__}({name} by {algorithm}, {self.k} of {self.steps} steps, {state})"
 
 
 class Replicates(Sequence[Fit]):

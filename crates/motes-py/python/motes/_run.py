@@ -7,7 +7,7 @@ import math
 import re
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, TypeVar
+from typing import Any, Callable, Iterable, Mapping, NamedTuple
 
 import numpy as np
 
@@ -32,12 +32,15 @@ class Step(NamedTuple):
         The step size that led here.
     acceptance : float or None
         The fraction of moves accepted, where there was an accept-reject step.
+    scalars : dict of str to float
+        What the model wants in the trace, such as the ``loss`` of a generator.
     """
 
     k: int
     theta: np.ndarray
     step_size: float
     acceptance: float | None
+    scalars: dict[str, float]
 
 
 @dataclass
@@ -88,19 +91,16 @@ def threads_of(threads: int | None) -> int | None:
     return None if threads is None else int(threads)
 
 
-def how_of(threads: int | None, callback: Any, callback_every: int, report: bool, step: Any = Step) -> How:
+def how_of(threads: int | None, callback: Any, callback_every: int, report: bool) -> How:
     if callback is not None and not callable(callback):
         raise ValueError(f"callback is {callback!r}; give a callable")
-    wrapped = None if callback is None else lambda *values: callback(step(*values))
+    wrapped = None if callback is None else lambda *values: callback(Step(*values))
     return How(threads_of(threads), bool(report), None, wrapped, whole("callback_every", callback_every, 1))
 
 
-_Run = TypeVar("_Run", _core.Run, _core.Training)
-
-
 def attended(
-    start: Callable[[How], _Run], how: How, model: Any, progress: bool, first: int = 0, label: str = ""
-) -> _Run:
+    start: Callable[[How], _core.Run], how: How, model: Any, progress: bool, first: int = 0, label: str = ""
+) -> _core.Run:
     """Starts a run, shows its progress and tells how it ended."""
     how.tick = Progress(first, label) if progress else None
     try:

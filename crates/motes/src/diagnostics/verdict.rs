@@ -35,7 +35,7 @@ const STUCK: f64 = 0.05;
 /// What is known about the quality of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Diagnostics {
-    /// `ok`, `step-too-large`, `low-acceptance`, or `still-moving`.
+    /// `ok`, `step-too-large`, `low-acceptance`, `still-moving` or `too-short`.
     pub verdict: String,
     /// What to do about it, in a sentence that names settings as the library does.
     pub advice: Option<String>,
@@ -125,6 +125,13 @@ impl Diagnostics {
                 model.theta_names()[i],
                 drift.abs(),
                 4 * settings.steps
+            ));
+        } else if model.listed() < model.d_theta() && diagnostics.worst_drift().is_none() {
+            // Of so many parameters few are looked at; without even these, nothing is known.
+            diagnostics.verdict = "too-short".into();
+            diagnostics.advice = Some(format!(
+                "there are too few steps after burn-in to say whether theta still moves; run again with `steps={}` or more",
+                (4 * settings.steps).max(100)
             ));
         }
         diagnostics

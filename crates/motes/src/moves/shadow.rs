@@ -6,8 +6,10 @@ use crate::rows::{Blocks, Numbers};
 use crate::step::Worker;
 use crate::{Model, Real, State, Stop, Want};
 
-/// So many rows are enough for a mean.
+/// So many rows are enough for a mean, ...
 const MOST: usize = 1000;
+/// ... and those of fewer groups where evaluating them would take longer than this.
+const NANOSECONDS: f64 = 5e7;
 
 /// Mean acceptance probabilities of one MALA step on a cloud.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,13 +27,14 @@ pub fn shadow_acceptance<F: Real>(
     seed: u64,
     h: f64,
 ) -> Option<Shadow> {
+    let most = MOST.min((NANOSECONDS / model.nanoseconds_per_row()) as usize).max(1);
     let (d, n) = (model.d_x(), state.cloud.n().min(MOST));
     if n == 0 || !model.gives().log_density {
         return None;
     }
     // As many groups as are enough, evenly spread; their particles in blocks.
     let groups = state.cloud.groups();
-    let chosen: Vec<u32> = (0..groups as u32).step_by(groups.div_ceil((MOST / n).max(1))).collect();
+    let chosen: Vec<u32> = (0..groups as u32).step_by(groups.div_ceil((most / n).max(1))).collect();
     let noise = Noise::new(seed, Purpose::Shadow);
     let blocks = Blocks::new(model, 1, n);
     let mut worker = Worker::new(model, blocks.rows, true);

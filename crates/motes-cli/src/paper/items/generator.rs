@@ -1,10 +1,14 @@
 //! The generator network: Tab. 4's inpainting of MNIST.
 
-use motes_models::data::{ImageSet, value_of};
-use motes_models::generator::{Algorithm, BatchNorm};
-
-use motes_app::generator::GeneratorConfig;
+use motes::Algorithm;
+use motes::algorithms::{ABP, PGD, SHORT_RUN, VAE};
+use motes::settings::{InitParticles, Preconditioner};
+use motes_app::choices::{Choices, StepSize};
+use motes_app::config::Config;
 use motes_app::generator::tasks::{HOLE, hole};
+use motes_models::data::{ImageSet, value_of};
+use motes_models::generator::{BatchNorm, NAME, Options};
+use motes_models::registry::Precision;
 
 use super::{Generators, Picture, Plan, Shown};
 use crate::paper::replicates::{Job, Outcomes};
@@ -19,7 +23,7 @@ struct Row {
     name: &'static str,
     /// In the names of files.
     slug: &'static str,
-    algorithm: Algorithm,
+    algorithm: &'static Algorithm,
     batchnorm: BatchNorm,
     /// The paper's mean squared error, in hundredths.
     paper: Option<Printed>,
@@ -29,18 +33,18 @@ struct Row {
 
 const NO_REASON: &str = "no reason known";
 
-const ROWS: [Row; 5] = [
-    row("PGD", "pgd", Algorithm::Pgd, Some(("4.1", "0.3")), NO_REASON),
-    Row { batchnorm: BatchNorm::OnePass, ..row("PGD, one pass", "pgd-one-pass", Algorithm::Pgd, None, "") },
-    row("ABP", "abp", Algorithm::Abp, Some(("5.2", "0.1")), NO_REASON),
-    row("SR", "short-run", Algorithm::ShortRun, Some(("7.4", "0.3")), NO_REASON),
-    row("VAE", "vae", Algorithm::Vae, Some(("10", "0.7")), "the authors' code maximises another bound (5)"),
+static ROWS: [Row; 5] = [
+    row("PGD", "pgd", &PGD, Some(("4.1", "0.3")), NO_REASON),
+    Row { batchnorm: BatchNorm::OnePass, ..row("PGD, one pass", "pgd-one-pass", &PGD, None, "") },
+    row("ABP", "abp", &ABP, Some(("5.2", "0.1")), NO_REASON),
+    row("SR", "short-run", &SHORT_RUN, Some(("7.4", "0.3")), NO_REASON),
+    row("VAE", "vae", &VAE, Some(("10", "0.7")), "the authors' code maximises another bound (5)"),
 ];
 
 const fn row(
     name: &'static str,
     slug: &'static str,
-    algorithm: Algorithm,
+    algorithm: &'static Algorithm,
     paper: Option<(&'static str, &'static str)>,
     why: &'static str,
 ) -> Row {
@@ -81,18 +85,35 @@ impl Generators {
     }
 
     fn job(&self, row: &Row, replicate: u32) -> Job {
-        let pgd = row.algorithm == Algorithm::Pgd;
-        let config = GeneratorConfig {
-            images: Some(self.images),
+        let pgd = row.algorithm == &PGD;
+        let mut run = Choices {
             algorithm: Some(row.algorithm),
-            particles: pgd.then_some(self.particles),
-            batch: Some(self.batch),
+            particles: Some(if pgd { self.particles } else { 1 }),
             steps: Some(self.steps),
-            batchnorm: pgd.then_some(row.batchnorm),
+            burn_in: Some(self.steps / 2),
+            step_size: Some(StepSize::Value(1e-4)),
+            preconditioner: Some(Preconditioner::Rmsprop),
+            batch: Some(self.batch),
+            transitions: Some(10),
+            encoder_rate: Some(1e-3),
+            theta_rate: Some(1e-3),
+            init_particles: Some(InitParticles::Prior),
             seed: Some(replicate.into()),
-            pictures_every: Some(0),
-            ..GeneratorConfig::default()
+            precision: Some(Precision::F32),
+            trace_every: Some(1),
+            keep_clouds: Some(0),
+            ..Choices::default()
         };
+        run.leave_to(row.algorithm);
+        let options = Options {
+            images: Some(self.images),
+            channels: Some(1),
+            sigma: Some(0.01),
+            batchnorm: Some(row.batchnorm),
+            pictures_every: Some(0),
+            ..Options::default()
+        };
+        let config = Config { model: NAME.into(), run, options: options.table(), ..Config::default() };
         let name = format!("generator-{}-{}-{}-{replicate}", row.slug, self.images, self.steps);
         Job::training(name, Training { config, inpainted: self.inpainted })
     }
@@ -129,9 +150,9 @@ pub fn table4(plan: Plan, outcomes: &Outcomes) -> Shown {
         let done = g.outcomes(row, outcomes);
         let of = |value: &dyn Fn(&Outcome, &Trained) -> f64| Stats::of(done.iter().map(|(o, t)| value(o, t)));
         let (particles, number) = match row.algorithm {
-            Algorithm::Pgd => (g.particles, format!("N = {}", g.particles)),
-            Algorithm::Abp | Algorithm::ShortRun => (1, "n = 10".into()),
-            Algorithm::Vae => (1, "–".into()),
+            a if a == &PGD => (g.particles, format!("N = {}", g.particles)),
+            a if a == &VAE => (1, "–".into()),
+            _ => (1, "n = 10".into()),
         };
         let at = |quantity| Place { algorithm: row.name, particles, quantity, convention: "MNIST".into() };
         let mse = of(&|_, t| 100.0 * t.mse);
