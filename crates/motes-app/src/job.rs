@@ -150,6 +150,7 @@ impl Job {
             d_x,
             groups: model.groups(),
             buffers: model.buffers(),
+            numerical_m_step: model.m_step().is_none(),
             data_bytes: 0,
             real_bytes: size_of::<F>(),
         };

@@ -58,7 +58,15 @@ pub trait Entry: Sync {
 
     /// The sizes of a run, as far as they are known before any data are read or made.
     fn shape_before_data(&self, _options: &Table, real_bytes: usize) -> Shape {
-        Shape { d_theta: 1, d_x: 1, groups: 1, buffers: 0, data_bytes: 0, real_bytes }
+        Shape {
+            d_theta: 1,
+            d_x: 1,
+            groups: 1,
+            buffers: 0,
+            numerical_m_step: false,
+            data_bytes: 0,
+            real_bytes,
+        }
     }
 
     /// Reads, generates or takes the data.

@@ -24,8 +24,8 @@ pub enum Error {
     },
     /// The iterates left every reasonable range.
     #[error(
-        "the run diverged at step {step}: {what} = {norm:.3e} with h = {}; try `step-size={}`{}",
-        Number(*h), Number(*suggestion), checkpoints(*kept)
+        "the run diverged at step {step}: {what} = {norm:.3e} with {} = {}; try `{setting}={}`{}",
+        if *setting == "step-size" { "h" } else { "a rate of theta" }, Number(*h), Number(*suggestion), checkpoints(*kept)
     )]
     Diverged {
         /// The step that could not be completed.
@@ -34,9 +34,11 @@ pub enum Error {
         what: &'static str,
         /// Its value.
         norm: f64,
-        /// The step size in use.
+        /// The step size in use, or theta's own.
         h: f64,
-        /// A step size worth trying.
+        /// Which of them is too large, as settings name it.
+        setting: &'static str,
+        /// One worth trying.
         suggestion: f64,
         /// Whether earlier checkpoints are kept.
         kept: bool,

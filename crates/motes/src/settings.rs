@@ -389,7 +389,8 @@ impl Settings {
         if let Some(c) = model.curvature().filter(|c| *c > 0.0) {
             h = h.min(0.5 / c);
         }
-        if self.plain_gradient() && model.gives().hessian {
+        // The Hessian of more parameters than are listed would be larger than all else.
+        if self.plain_gradient() && model.gives().hessian && model.d_theta() <= crate::LISTED {
             let groups: Vec<u32> = (0..model.groups() as u32).collect();
             let x = vec![F::of(0.0); groups.len() * model.d_x()];
             let (theta, buffers) = self.init_theta.of_model(model, self.seed);

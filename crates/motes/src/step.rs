@@ -645,5 +645,5 @@ pub(crate) fn max_abs<F: Real>(values: &[F]) -> f64 {
 
 /// A divergence on the way from k to k + 1; the run loop replaces the suggestion by one that knows the model.
 pub(crate) fn diverged(k: u64, what: &'static str, norm: f64, h: f64) -> Error {
-    Error::Diverged { step: k + 1, what, norm, h, suggestion: h / 2.0, kept: false }
+    Error::Diverged { step: k + 1, what, norm, h, setting: "step-size", suggestion: h / 2.0, kept: false }
 }

@@ -273,8 +273,15 @@ fn refuse_options_of_images(options: &Options) -> Result<(), Error> {
 /// A network of which not even one particle fits into memory is refused before it is built.
 fn refuse_too_large(hidden: usize, inputs: usize, classes: usize) -> Result<(), Error> {
     let d_x = hidden.saturating_mul(inputs + classes);
-    let shape =
-        Shape { d_theta: 2, d_x, groups: 1, buffers: 0, data_bytes: NAME_BYTES * d_x as u128, real_bytes: 8 };
+    let shape = Shape {
+        d_theta: 2,
+        d_x,
+        groups: 1,
+        buffers: 0,
+        numerical_m_step: false,
+        data_bytes: NAME_BYTES * d_x as u128,
+        real_bytes: 8,
+    };
     let one = Settings { particles: 1, ..Settings::default() };
     memory::check(shape, &one).map_err(|sentence| {
         let arithmetic = sentence.split(';').next().unwrap_or_default();

@@ -84,6 +84,7 @@ impl registry::Entry for Entry {
             d_x: 1,
             groups: d,
             buffers: 0,
+            numerical_m_step: false,
             data_bytes: (8 + 8 + real_bytes as u128) * d as u128,
             real_bytes,
         }

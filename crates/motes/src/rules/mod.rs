@@ -9,6 +9,7 @@ pub(crate) use maximise::maximise;
 pub(crate) use precondition::adam_direction;
 pub use precondition::{memory_len, precondition};
 
+use crate::moves::langevin::Trouble;
 use crate::noise::Noise;
 use crate::settings::{Preconditioner, Settings};
 use crate::{Error, Model, Real};
@@ -114,7 +115,7 @@ impl Rule {
             Rule::MStep => {
                 if let Some(m) = model.m_step() {
                     sums.iter_mut().for_each(|s| *s /= n as f64);
-                    m.m_step(sums, theta).map_err(|source| Error::Model { step: k, source })?;
+                    m.m_step(sums, theta).map_err(|source| Trouble::Model(source).at(k, h))?;
                 }
             }
             Rule::ExactEm => {

@@ -271,8 +271,9 @@ impl InitTheta {
         model.start(seed, &mut theta, &mut buffers);
         match self {
             InitTheta::Value(value) => theta.fill(*value),
-            InitTheta::Vector(values) => theta.copy_from_slice(values),
-            InitTheta::Model => {}
+            // Of another length it is refused before a run begins.
+            InitTheta::Vector(values) if values.len() == theta.len() => theta.copy_from_slice(values),
+            InitTheta::Vector(_) | InitTheta::Model => {}
         }
         (theta, buffers)
     }
