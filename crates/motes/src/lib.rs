@@ -16,6 +16,7 @@ mod diagnostics;
 mod error;
 pub mod files;
 mod kept;
+mod kit;
 pub mod memory;
 mod metrics;
 pub mod model;

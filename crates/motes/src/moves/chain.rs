@@ -3,8 +3,9 @@
 use super::Moves;
 use super::langevin::Trouble;
 use crate::algorithms::Collect;
+use crate::kit::{Field, Worker};
 use crate::rows::Numbers;
-use crate::step::{Field, Stepper, Worker};
+use crate::step::Stepper;
 use crate::{At, Error, Real, Want};
 
 impl<F: Real> Stepper<'_, F> {

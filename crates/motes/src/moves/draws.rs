@@ -2,9 +2,10 @@
 
 use super::Move;
 use crate::algorithms::Collect;
+use crate::kit::Field;
 use crate::noise::{Noise, Purpose};
 use crate::rows::Numbers;
-use crate::step::{Field, Stepper};
+use crate::step::Stepper;
 use crate::{Error, Real};
 
 impl<F: Real> Stepper<'_, F> {

@@ -4,8 +4,9 @@ use super::Moves;
 use super::langevin::{Here, Trouble};
 use crate::algorithms::{Collect, VELOCITY};
 use crate::blocks::for_each3;
+use crate::kit::{Field, Worker, max_abs};
 use crate::state::recall;
-use crate::step::{Field, Stepper, Worker, max_abs};
+use crate::step::Stepper;
 use crate::{Error, Real, Remembered, Want};
 
 /// How a velocity forgets and is stirred in a step of size h: twice the half-step O of the splitting.

@@ -3,9 +3,10 @@
 use super::Moves;
 use crate::algorithms::Collect;
 use crate::blocks::for_each2;
+use crate::kit::{Field, Kit, Worker, diverged, max_abs};
 use crate::noise::Noise;
 use crate::rows::Numbers;
-use crate::step::{Field, Kit, Stepper, Worker, diverged, max_abs};
+use crate::step::Stepper;
 use crate::{At, Error, Model, ModelError, Real, Stop, Want};
 
 /// What can go wrong inside a block.

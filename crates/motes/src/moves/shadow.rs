@@ -1,9 +1,9 @@
 //! A shadow MALA step: what an accept-reject step would have said of the step size, without moving anything.
 
 use super::langevin::{Here, Trouble, propose};
+use crate::kit::Worker;
 use crate::noise::{Noise, Purpose};
 use crate::rows::{Blocks, Numbers};
-use crate::step::Worker;
 use crate::{Model, Real, State, Stop, Want};
 
 /// So many rows are enough for a mean, ...

@@ -4,10 +4,11 @@ use super::Moves;
 use super::langevin::Trouble;
 use crate::algorithms::{VARIATIONAL, VARIATIONAL_ADAM};
 use crate::blocks::for_each2;
+use crate::kit::{Field, Worker, diverged, max_abs};
 use crate::noise::Noise;
 use crate::rules::adam_direction;
 use crate::state::recall;
-use crate::step::{Field, Stepper, Worker, diverged, max_abs};
+use crate::step::Stepper;
 use crate::{At, Error, Real, Remembered, Want};
 
 /// Coordinates that one block of the column sums covers.

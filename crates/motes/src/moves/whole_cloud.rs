@@ -4,8 +4,9 @@ use super::Moves;
 use super::langevin::{Trouble, known, log_kernel};
 use crate::algorithms::{Collect, PRECONDITIONER};
 use crate::blocks::{for_each, for_each2, sum_of_column};
+use crate::kit::{Chosen, Worker};
 use crate::state::recall;
-use crate::step::{Chosen, StepSizes, Stepper, Worker};
+use crate::step::{StepSizes, Stepper};
 use crate::{At, Error, ModelError, Real, State, Want};
 
 impl<F: Real> Stepper<'_, F> {

@@ -1,7 +1,7 @@
 //! A numerical M-step: BFGS on the mean theta-gradient, for models without a closed one.
 
 use crate::ModelError;
-use crate::step::max_abs;
+use crate::kit::max_abs;
 
 const ITERATIONS: usize = 200;
 const LINE_STEPS: usize = 60;
