@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use motes::files::{Durable, write_atomically};
 use motes::record::{RunDirectory, TraceRows, trace_header};
-use motes::{Cloud, Ended, Flow, Model, Observer, Real, Settings, State, StepInfo, Stop, Summary};
 use motes::summary::Metrics;
+use motes::{Cloud, Ended, Flow, Model, Observer, Real, Settings, State, StepInfo, Stop, Summary};
 use motes_models::registry::{Epochs, Fitted, Problem};
 
 use crate::job::{Budget, Job, Length, next_default};

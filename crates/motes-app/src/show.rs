@@ -70,7 +70,8 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
         let _ = writeln!(out, "  test      {}{rows}", texts.join(" and "));
     }
     for (name, value) in summary.scalars.iter().flat_map(|s| &s.0) {
-        let _ = writeln!(out, "  {name:8}  {} (mean over the last pass)", metrics::shown(name).number(*value));
+        let _ =
+            writeln!(out, "  {name:8}  {} (mean over the last pass)", metrics::shown(name).number(*value));
     }
     if let Some(a) = summary.diagnostics.acceptance {
         let _ = writeln!(out, "  accepted  {:.1} % of moves", 100.0 * a);

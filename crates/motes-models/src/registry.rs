@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use motes::memory::Shape;
-use motes::settings::{InitParticles, Preconditioner, unknown};
 use motes::model::Scalar;
+use motes::settings::{InitParticles, Preconditioner, unknown};
 use motes::{Model, ModelError, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -217,7 +217,8 @@ fn the_density_is_the_one_that_the_gradients_are_of() {
     let slope = (density(&theta, &moved(1e-2)) - density(&theta, &moved(-1e-2))) / 2e-2;
     assert!((slope / norm - 1.0).abs() < 1e-2, "{slope} {norm}");
     let norm = grad_theta.iter().map(|g| g * g).sum::<f64>().sqrt();
-    let moved = |by: f64| -> Vec<f64> { theta.iter().zip(&grad_theta).map(|(t, g)| t + by * g / norm).collect() };
+    let moved =
+        |by: f64| -> Vec<f64> { theta.iter().zip(&grad_theta).map(|(t, g)| t + by * g / norm).collect() };
     let slope = (density(&moved(1e-3), &x) - density(&moved(-1e-3), &x)) / 2e-3;
     assert!((slope / norm - 1.0).abs() < 1e-2, "{slope} {norm}");
 }
@@ -266,7 +267,10 @@ fn what_cannot_be_trained_is_refused() {
         ("holds a single one", refusal(base.clone(), "images", 9.into())),
         ("train on two or more", refusal(base.clone(), "images", 1.into())),
         ("variant of pgd", refusal(base.clone(), "batchnorm", "one-pass".into())),
-        ("algorithm of the generator", refusal(Settings { algorithm: &motes::algorithms::SOUL, ..base }, "images", 8.into())),
+        (
+            "algorithm of the generator",
+            refusal(Settings { algorithm: &motes::algorithms::SOUL, ..base }, "images", 8.into()),
+        ),
     ] {
         assert!(said.contains(words), "{said}");
     }

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use motes::columns;
 use motes::Summary;
+use motes::columns;
 use motes_models::registry;
 use serde_json::Value;
 

@@ -99,7 +99,11 @@ impl registry::Entry for Entry {
     }
 
     fn gives_way(&self) -> &'static [(&'static [&'static str], &'static [&'static str])] {
-        &[(&["epochs"], &["steps", "burn-in"]), (&["lambda"], &["theta-rate"]), (&["data"], &["labels", "images"])]
+        &[
+            (&["epochs"], &["steps", "burn-in"]),
+            (&["lambda"], &["theta-rate"]),
+            (&["data"], &["labels", "images"]),
+        ]
     }
 
     fn scalars(&self) -> &'static [Scalar] {
@@ -389,8 +393,6 @@ fn absolute(dir: &Path, name: &str) -> Result<Value, Error> {
         .map_err(|e| format!("cannot use {}: {e}; check the path", dir.display()))?;
     match path.to_str() {
         Some(path) => Ok(path.into()),
-        None => {
-            Err(format!("the name of {} is not UTF-8; choose another directory", dir.display()).into())
-        }
+        None => Err(format!("the name of {} is not UTF-8; choose another directory", dir.display()).into()),
     }
 }

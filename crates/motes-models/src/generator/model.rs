@@ -234,7 +234,10 @@ impl Room {
             let images = &mut images[..part * d_y];
             self.decoder.decode(&question.x[first * d_x..(first + part) * d_x], images);
             let loss = question.loss(&self.y, &self.losses);
-            total += (0..part).zip(images.chunks_exact(d_y)).map(|(i, f)| loss(first + i, f, &mut unused)).sum::<f64>();
+            total += (0..part)
+                .zip(images.chunks_exact(d_y))
+                .map(|(i, f)| loss(first + i, f, &mut unused))
+                .sum::<f64>();
         }
         Ok(total)
     }

@@ -1,12 +1,12 @@
 //! The generator network: Tab. 4's inpainting of MNIST.
 
-use motes_models::data::{ImageSet, value_of};
 use motes::Algorithm;
 use motes::algorithms::{ABP, PGD, SHORT_RUN, VAE};
 use motes::settings::{InitParticles, Preconditioner};
 use motes_app::choices::{Choices, StepSize};
 use motes_app::config::Config;
 use motes_app::generator::tasks::{HOLE, hole};
+use motes_models::data::{ImageSet, value_of};
 use motes_models::generator::{BatchNorm, NAME, Options};
 use motes_models::registry::Precision;
 
