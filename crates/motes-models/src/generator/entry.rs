@@ -110,10 +110,9 @@ impl registry::Entry for Entry {
         &SCALARS
     }
 
-    fn shape_before_data(&self, options: &Table, real_bytes: usize) -> Shape {
-        let groups = options.get("images").and_then(Value::as_u64).map_or(1, |m| m as usize);
-        let data_bytes = (groups as u128).saturating_mul((SIDE * SIDE) as u128);
-        Shape { d_theta: PARAMETERS, d_x: D_X, groups, buffers: 0, data_bytes, real_bytes }
+    fn shape_before_data(&self, _options: &Table, real_bytes: usize) -> Shape {
+        // How many images there are is not known before they are read.
+        Shape { d_theta: PARAMETERS, d_x: D_X, groups: 1, buffers: 0, data_bytes: 0, real_bytes }
     }
 
     fn load(&self, options: Table, given: Given) -> Result<Arc<dyn Problem>, Error> {
