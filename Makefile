@@ -1,6 +1,6 @@
 # Everything a newcomer or CI calls. `make test` is the whole check.
 
-.PHONY: test fmt lint docs unit python test-python-full bench results test-browser test-peers
+.PHONY: test fmt lint docs unit python test-python-full bench results test-browser test-peers fuzz deny
 
 test: fmt lint docs unit python
 
@@ -44,3 +44,16 @@ test-browser:
 # The generator network against PyTorch, which it installs under target/ (bench/torch.sh).
 test-peers:
 	bash bench/check_peers.sh
+
+# Damaged files for every reader, FUZZ seconds for each of them in FUZZ_TARGETS (all, unless some are named). Each goes on where it
+# ended the last time; what it finds is in target/fuzz.
+FUZZ ?= 600
+fuzz:
+	cargo run --release --quiet -p motes-fuzz -- $(FUZZ_TARGETS) --seconds $(FUZZ)
+
+# Licences, sources and known defects of all dependencies. The latter need the advisories' database from the network: without it,
+# DENY="bans licenses sources".
+DENY ?= advisories bans licenses sources
+deny:
+	@command -v cargo-deny > /dev/null || { echo "make deny needs cargo-deny; install it with: cargo install --locked cargo-deny"; exit 2; }
+	cargo deny check $(DENY)

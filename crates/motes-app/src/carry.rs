@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use motes::files::{Durable, write_atomically};
+use motes::printable::Number;
 use motes::record::{RunDirectory, TraceRows, trace_header};
+use motes::settings::InitTheta;
 use motes::summary::Metrics;
 use motes::{Cloud, Ended, Flow, Model, Observer, Real, Settings, State, StepInfo, Stop, Summary};
 use motes_models::registry::{Epochs, Fitted, Problem};
@@ -94,6 +96,7 @@ pub fn carry_out<F: Real>(
         Length::Seconds(budget) => for_a_time(budget, &mut job, model, &mut state, &mut place, (watch, stop)),
     };
     watch.over();
+    let ran = ran.map_err(|e| blame_start(e, &job, model));
     let mut note = |warning: Option<String>, watch: &mut dyn Watch<F>| {
         warning.iter().for_each(|line| watch.warn(line));
         notes.extend(warning);
@@ -135,6 +138,46 @@ pub fn carry_out<F: Real>(
         }
     };
     Ok(Outcome { job, state, summary, seconds, ended, dir, trace, notes })
+}
+
+/// A divergence is made again for at most so many steps.
+const MADE_AGAIN: u64 = 1000;
+
+/// A run that diverged soon is made again from the model's own start: if that goes well, the start that was chosen is to
+/// blame, and not the step size.
+fn blame_start<F: Real>(error: Error, job: &Job, model: &dyn Model<F>) -> Error {
+    let (step, norm, h) = match &error {
+        Error::Run(motes::Error::Diverged { step, norm, h, .. }) => (*step, *norm, *h),
+        Error::Run(motes::Error::Rejected { step, h, .. }) => (*step, f64::NAN, *h),
+        _ => return error,
+    };
+    let (chosen, usual) = (&job.settings, job.problem.defaults().init_particles);
+    let mut start: Vec<String> = match chosen.init_theta.values() {
+        [] => Vec::new(),
+        [theta] => vec![format!("`init-theta={}`", Number(*theta))],
+        _ => vec!["`init-theta`".into()],
+    };
+    if chosen.init_particles != usual && job.config.run.init_particles.is_some() {
+        start.push(format!("`init-particles={}`", chosen.init_particles));
+    }
+    if start.is_empty() || step > MADE_AGAIN || chosen.warm_start.is_some() {
+        return error;
+    }
+    let other = Settings {
+        init_theta: InitTheta::Model,
+        init_particles: usual,
+        steps: step,
+        burn_in: 0,
+        adjust_after: chosen.adjust_after.min(step - 1),
+        grow: Default::default(),
+        ..chosen.clone()
+    };
+    let made = motes::start(model, &other)
+        .and_then(|mut state| motes::run(model, &other, &mut state, None, &mut []));
+    match made {
+        Ok(_) => Error::Start { step, start: start.join(" and "), norm, h },
+        Err(_) => error,
+    }
 }
 
 /// The summary of a run that has come to this state.

@@ -17,7 +17,7 @@ motes_models::options! {
     /// The choices for a run.
     pub struct Choices {
         "Algorithm" {
-            /// pgd, ipla, pqn, pmgd, soul, em, mean-field, marginal-mh, joint-mh, abp, short-run or vae [default: pgd]
+            /// pgd, ipla, kiplmc, pqn, pmgd, soul, em, mean-field, marginal-mh, joint-mh, abp, short-run or vae [default: pgd]
             algorithm: &'static Algorithm => "NAME";
             /// The number of particles N [default: by model]
             particles: usize => "N";
@@ -45,6 +45,8 @@ motes_models::options! {
             batch: usize => "B";
             /// Moves of each particle in a step (abp, short-run) [default: 10]
             transitions: u32 => "n";
+            /// How fast velocities are forgotten (kiplmc) [default: 1]
+            friction: f64 => "G" signed;
             /// The learning rate of an inference network (vae) [default: 0.001]
             encoder_rate: f64 => "R" signed;
             /// The step size of theta, where it follows its gradient [default: h]
@@ -308,6 +310,7 @@ impl Choices {
             }),
             seed: self.seed.unwrap_or(0),
             transitions: self.transitions.unwrap_or(10),
+            friction: self.friction.unwrap_or(1.0),
             encoder_rate: self.encoder_rate.unwrap_or(1e-3),
             batch,
             metrics_every: self.metrics_every.unwrap_or(0),
@@ -352,6 +355,9 @@ impl Choices {
         }
         if settings.takes("transitions") {
             full.transitions = Some(settings.transitions);
+        }
+        if settings.takes("friction") {
+            full.friction = Some(settings.friction);
         }
         if settings.takes("encoder-rate") {
             full.encoder_rate = Some(settings.encoder_rate);

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use motes::printable::one_line;
 use motes_models::options::{Flag, Kind, Setting, Table, refuse_unknown};
 use motes_models::registry::{self, Entry};
 use serde_json::Value;
 
 use crate::Error;
 use crate::choices::Choices;
-use crate::text::{self, one_line};
+use crate::text;
 
 /// The version of the file format; others are refused.
 pub const VERSION: u64 = 2;

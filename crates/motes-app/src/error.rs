@@ -15,12 +15,26 @@ pub enum Error {
     /// A failure of a run or its files.
     #[error(transparent)]
     Run(#[from] motes::Error),
+    /// A run that diverged because of where it began: no step size would have helped.
+    #[error(
+        "the run diverged at step {step} from {start}, and from the model's own start it does not; begin closer to that, or leave it out"
+    )]
+    Start {
+        /// The step that could not be completed.
+        step: u64,
+        /// The settings of its start.
+        start: String,
+        /// The size that was too large.
+        norm: f64,
+        /// The step size.
+        h: f64,
+    },
 }
 
 impl Error {
     /// Whether the iterates left every reasonable range.
     pub fn is_divergence(&self) -> bool {
-        matches!(self, Error::Run(e) if e.is_divergence())
+        matches!(self, Error::Start { .. }) || matches!(self, Error::Run(e) if e.is_divergence())
     }
 
     /// The same with words before it, such as the name of the file or of the algorithm that it is about.

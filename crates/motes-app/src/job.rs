@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use motes::memory;
+use motes::printable::Number;
 use motes::settings::Settings;
 use motes::{Model, Pool, Real};
 use motes_models::registry::{self, Defaults, Precision, Problem};
@@ -149,6 +150,7 @@ impl Job {
             d_x,
             groups: model.groups(),
             buffers: model.buffers(),
+            numerical_m_step: model.m_step().is_none(),
             data_bytes: 0,
             real_bytes: size_of::<F>(),
         };
@@ -169,7 +171,7 @@ impl Job {
         let mut lines = Vec::new();
         let settings = &self.settings;
         if self.auto {
-            lines.push(format!("step size {} (auto)", settings.step_size));
+            lines.push(format!("step size {} (auto)", Number(settings.step_size)));
         }
         let open = self.length.budget().is_some_and(|b| b.adjust_after);
         if settings.accepts() && settings.adjust_after > 0 && !open {

@@ -1,5 +1,7 @@
 //! Metrics as people read them; those without an entry here are shown by their own names.
 
+use motes::printable::Number;
+
 use crate::report::words::significant;
 
 /// How a metric is shown.
@@ -55,7 +57,7 @@ impl Shown {
     pub fn number(&self, value: f64) -> String {
         let value = if self.percent { 100.0 * value } else { value };
         match self.decimals {
-            Some(decimals) => format!("{value:.decimals$}"),
+            Some(decimals) => Number(value).with_decimals(decimals),
             None => significant(value, 5).replace('\u{2212}', "-"),
         }
     }

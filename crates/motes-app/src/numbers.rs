@@ -1,5 +1,7 @@
 //! Numbers and times as people read them.
 
+use motes::printable::Number;
+
 /// Seconds as people would say them.
 pub fn clock(seconds: f64) -> String {
     let (minutes, hours) = (seconds / 60.0, seconds / 3600.0);
@@ -8,7 +10,7 @@ pub fn clock(seconds: f64) -> String {
         s if s < 5400.0 => format!("{minutes:.0} min"),
         s if s < 172_800.0 => format!("{hours:.0} h"),
         s if s < 6.4e7 => format!("{:.0} days", hours / 24.0),
-        _ => format!("{:.0} years", hours / 8766.0),
+        _ => format!("{} years", Number(hours / 8766.0).with_decimals(0)),
     }
 }
 
@@ -16,6 +18,9 @@ pub fn clock(seconds: f64) -> String {
 pub fn grouped(value: f64) -> String {
     if value < 100.0 {
         return format!("{value:.1}");
+    }
+    if value.is_nan() || value >= 1e15 {
+        return Number(value).with_decimals(0);
     }
     thousands(&format!("{value:.0}"))
 }

@@ -24,9 +24,27 @@ pub struct Predictions {
     pub notes: Vec<String>,
 }
 
-/// How new rows are predicted by a model, from what its summary remembers of the data.
-pub fn predictor(model: &str, data: Option<&Value>) -> Option<Box<dyn Predictor>> {
-    registry::find(model)?.predictor(data?)
+/// How new rows are predicted by a model, from what is remembered of its data, if they are; what cannot be true is
+/// refused in a clause.
+pub fn predictor(model: &str, data: Option<&Value>) -> Result<Option<Box<dyn Predictor>>, String> {
+    match (registry::find(model), data) {
+        (Some(entry), Some(data)) => entry.predictor(data),
+        _ => Ok(None),
+    }
+}
+
+/// How new rows are predicted by a finished run, if they are.
+fn predictor_of(summary: &Summary) -> Result<Option<Box<dyn Predictor>>, String> {
+    let Some(predictor) = predictor(&summary.model, summary.data.as_ref())? else { return Ok(None) };
+    if predictor.width() != summary.d_x {
+        let (width, d_x) = (predictor.width(), summary.d_x);
+        return Err(format!("data describes particles of {width} coordinates and d_x is {d_x}"));
+    }
+    let listed = summary.posterior.as_ref().map(|p| &p.names);
+    if listed.is_some() && predictor.coordinates().is_some_and(|names| Some(&names) != listed) {
+        return Err("data.features and posterior.names disagree".into());
+    }
+    Ok(Some(predictor))
 }
 
 /// Predicts each row of a file with a finished run.
@@ -41,7 +59,11 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
     let summary = Summary::read(dir)?.ok_or_else(|| {
         format!("{} is not there; give the directory of a finished run", summary_path.display())
     })?;
-    let predictor = predictor(&summary.model, summary.data.as_ref()).ok_or_else(unprepared)?;
+    let predictor = predictor_of(&summary).map_err(|what| {
+        let path = summary_path.display();
+        format!("{path} cannot be understood ({what}); `resume()` the run, which writes it again")
+    })?;
+    let predictor = predictor.ok_or_else(unprepared)?;
     let predictor = &*predictor;
     let with = summary.predict_with.ok_or_else(unprepared)?;
     let clouds_path = dir.join("posterior.npz");
@@ -52,7 +74,7 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
         read_npz(file, name).map_err(|e| format!("{} {e}; run the fit again", clouds_path.display()))
     };
     let clouds = array(with.array())?;
-    if clouds.shape.get(1) != Some(&predictor.width()) || clouds.values.is_empty() {
+    if clouds.shape.len() != 2 || clouds.shape[1] != predictor.width() || clouds.values.is_empty() {
         return Err(
             format!("{} does not belong to this run; run the fit again", clouds_path.display()).into()
         );

@@ -1,9 +1,11 @@
 //! The summary that people read at the end: what summary.json says, and nothing else.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
 
 use motes::Summary;
+use motes::printable::{Number, printable};
 use motes::sentence::{Face, render};
 
 use crate::metrics;
@@ -16,43 +18,46 @@ const LISTED: usize = 12;
 pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
     let mut out = String::new();
     let particles = match (summary.particles, summary.step_size) {
-        (Some(n), Some(h)) => format!(" with {n} particles and h = {h}"),
+        (Some(n), Some(h)) => format!(" with {n} particles and h = {}", Number(h)),
         _ => String::new(),
     };
     let time = &summary.time;
     let _ = writeln!(
         out,
-        "\n{} by {}: {} steps{particles} in {:.3} s ({} steps/s)\n",
-        summary.model,
-        summary.algorithm,
+        "\n{} by {}: {} steps{particles} in {} s ({} steps/s)\n",
+        printable(&summary.model),
+        printable(&summary.algorithm),
         thousands(&summary.steps.to_string()),
-        time.seconds,
+        Number(time.seconds).with_decimals(3),
         grouped(time.steps_per_second)
     );
     let theta = &summary.theta;
     let mean = theta.mean.as_deref().unwrap_or(&theta.last);
-    let width = theta.names.iter().take(LISTED).map(|n| n.len()).max().unwrap_or(0).max(9);
+    let names = shown(&theta.names);
+    let width = width_of(&names);
     let _ =
         writeln!(out, "  {:width$}  {:>10}  {:>9}  {:>10}  {:>7}", "parameter", "mean", "+/-", "last", "ESS");
-    for (i, name) in theta.names.iter().take(LISTED).enumerate() {
+    for (i, name) in names.iter().enumerate() {
         let known = |list: &[Option<f64>], decimals: usize| {
-            list.get(i).copied().flatten().map_or("-".into(), |v| format!("{v:.decimals$}"))
+            list.get(i).copied().flatten().map_or("-".into(), |v| Number(v).with_decimals(decimals))
         };
         let _ = writeln!(
             out,
-            "  {name:width$}  {:>10.5}  {:>9}  {:>10.5}  {:>7}",
-            mean[i],
+            "  {name:width$}  {:>10}  {:>9}  {:>10}  {:>7}",
+            Number(mean[i]).with_decimals(5),
             known(&theta.mc_error, 5),
-            theta.last[i],
+            Number(theta.last[i]).with_decimals(5),
             known(&summary.diagnostics.ess, 0)
         );
     }
     more(&mut out, summary.d_theta);
     if let Some(p) = &summary.posterior {
-        let width = p.names.iter().take(LISTED).map(|n| n.len()).max().unwrap_or(0).max(9);
+        let names = shown(&p.names);
+        let width = width_of(&names);
         let _ = writeln!(out, "\n  {:width$}  {:>10}  {:>9}", "posterior", "mean", "sd");
-        for i in 0..p.names.len().min(LISTED) {
-            let _ = writeln!(out, "  {:width$}  {:>10.5}  {:>9.5}", p.names[i], p.mean[i], p.var[i].sqrt());
+        for (i, name) in names.iter().enumerate() {
+            let [mean, sd] = [p.mean[i], p.var[i].sqrt()].map(|v| Number(v).with_decimals(5));
+            let _ = writeln!(out, "  {name:width$}  {mean:>10}  {sd:>9}");
         }
         more(&mut out, p.names.len());
     } else if summary.d_x.saturating_mul(summary.groups) > motes::LISTED && theta.mean.is_some() {
@@ -63,7 +68,7 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
     if let Some(measured) = &summary.metrics {
         let text = |(name, value): &(String, f64)| {
             let shown = metrics::shown(name);
-            format!("{} {}", shown.short, shown.text(*value))
+            format!("{} {}", printable(&shown.short), shown.text(*value))
         };
         let texts: Vec<String> = measured.0.iter().map(text).collect();
         let rows = summary.test_rows().map(|rows| format!(" on {rows} rows")).unwrap_or_default();
@@ -77,13 +82,23 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
         let _ = writeln!(out, "  accepted  {:.1} % of moves", 100.0 * a);
     }
     let _ = writeln!(out, "  verdict   {}", advice(summary, face).unwrap_or("ok".into()));
-    let _ = writeln!(out, "  files     {}", path.display());
+    let _ = writeln!(out, "  files     {}", printable(&path.display().to_string()));
     out
 }
 
 /// What is to be done about a run, as people are told.
 pub fn advice(summary: &Summary, face: Face) -> Option<String> {
     summary.diagnostics.advice.as_deref().map(|advice| render(advice, face))
+}
+
+/// The names that are listed, such as they can be shown.
+fn shown(names: &[String]) -> Vec<Cow<'_, str>> {
+    names.iter().take(LISTED).map(|name| printable(name)).collect()
+}
+
+/// The width of a column of names.
+fn width_of(names: &[Cow<'_, str>]) -> usize {
+    names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(9)
 }
 
 fn more(out: &mut String, count: usize) {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use motes::printable::one_line;
 use motes_models::data::read_file_of;
 use motes_models::options::{Flag, Table};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -67,11 +68,6 @@ pub fn find_beside(data: &mut PathBuf, dir: &Path) {
     {
         *data = std::path::absolute(&beside).unwrap_or(beside);
     }
-}
-
-/// A message of several lines as one.
-pub fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Any value of TOML. Not TOML's own, which has no room for whole numbers beyond 2^63, and not quite JSON's, which has

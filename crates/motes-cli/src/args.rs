@@ -41,6 +41,7 @@ pub enum Command {
     /// Go on with an interrupted run, or give a finished one more steps
     Resume(ResumeArgs),
     /// Predict new rows with a fitted run
+    #[command(after_help = PREDICT_NOTE)]
     Predict(PredictArgs),
     /// Fill holes in images with a trained generator
     Inpaint(InpaintArgs),
@@ -137,6 +138,9 @@ pub struct PredictArgs {
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
+
+const PREDICT_NOTE: &str = "\
+Classes are written as they stand in the data. A class such as =1+1 is a formula to a spreadsheet: import such a file as text.";
 
 const FRECHET_EXAMPLES: &str = "\
 It is the squared Frechet distance |mu_A - mu_B|^2 + tr(S_A + S_B - 2 (S_A S_B)^(1/2)), covariances with divisor n - 1.

@@ -1,7 +1,6 @@
 //! `motes check-model`: a model's derivatives against finite differences.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use motes::{Ended, Settings, memory};
 use motes_app::job;
@@ -30,7 +29,7 @@ pub fn check(args: OfModel<CheckRest>) -> Result<Ended, String> {
         let verdict = if check.passed() { "ok".into() } else { format!("WRONG: {}", check.place) };
         let _ = writeln!(table, "{:34}  {:>12.1e}  {verdict}", check.piece, check.error);
     }
-    std::io::stdout().write_all(table.as_bytes()).map_err(|e| format!("cannot print: {e}; try again"))?;
+    crate::print(&table).map_err(|e| format!("cannot print: {e}; try again"))?;
     match checks.iter().find(|c| !c.passed()) {
         None => Ok(Ended::Complete),
         Some(c) => Err(format!(

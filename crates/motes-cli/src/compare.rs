@@ -1,7 +1,6 @@
 //! `motes compare`: several algorithms on the same data, seed and budget, and a page that shows them together.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +96,7 @@ pub fn compare(args: OfModel<CompareRest>) -> Result<Ended, String> {
             let _ = writeln!(text, "  report    {}", page.display());
         }
         // The files are written: whoever has closed the pipe has seen enough.
-        let _ = std::io::stdout().write_all(text.as_bytes());
+        let _ = crate::print(&text);
     }
     match names.iter().zip(problems).find_map(|(name, p)| Some((name, p?))) {
         None => Ok(Ended::Complete),

@@ -1,6 +1,5 @@
 //! `motes fit` and `motes resume`.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -106,7 +105,7 @@ impl Run {
             Ended::Complete => {
                 let text = show::summary(&summary, &dir, Face::Shell);
                 // The files are written: whoever has closed the pipe has seen enough.
-                let _ = std::io::stdout().write_all(text.as_bytes());
+                let _ = crate::print(&text);
             }
             Ended::Early if state.k == 0 => {
                 say!("stopped in the warm start, which begins again with: motes resume {shown}");

@@ -1,6 +1,5 @@
 //! `frechet`: how far apart two sets of images, or two arrays of features, are.
 
-use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
@@ -64,7 +63,7 @@ pub fn frechet(args: FrechetArgs) -> Result<Ended, String> {
         let b = Set::read(&args.b, args.quiet)?;
         compare(a, b, args.features, args.quiet)
     })?;
-    let _ = std::io::stdout().write_all(line.as_bytes()); // whoever has closed the pipe has seen enough
+    let _ = crate::print(&line); // whoever has closed the pipe has seen enough
     Ok(Ended::Complete)
 }
 

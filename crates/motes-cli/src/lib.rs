@@ -24,7 +24,7 @@ mod predict;
 mod progress;
 mod report;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -91,6 +91,16 @@ fn command() -> clap::Command {
     };
     let deeper = |sub: clap::Command| sub.mut_args(numbers);
     Cli::command().mut_subcommands(|sub| sub.mut_args(numbers).mut_subcommands(deeper))
+}
+
+/// Prints text on stdout: as it is for other programs, and such that nothing in it acts on the screen for people. That
+/// nobody listens is an error for the caller to judge.
+fn print(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout();
+    match out.is_terminal() {
+        true => out.write_all(motes::printable::printable_lines(text).as_bytes()),
+        false => out.write_all(text.as_bytes()),
+    }
 }
 
 fn failure(sentence: &str) -> ExitCode {

@@ -24,7 +24,7 @@ pub fn predict(args: PredictArgs) -> Result<Ended, String> {
             say!("{} predictions in {}", predictions.rows, path.display());
         }
         None => {
-            let written = std::io::stdout().write_all(predictions.csv.as_bytes());
+            let written = crate::print(&predictions.csv);
             written.map_err(|e| format!("cannot print: {e}; give a file with --output"))?;
         }
     }

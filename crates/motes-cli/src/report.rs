@@ -1,7 +1,5 @@
 //! `motes report`.
 
-use std::io::Write;
-
 use motes::Ended;
 
 use crate::args::ReportArgs;
@@ -10,6 +8,6 @@ use crate::args::ReportArgs;
 pub fn report(args: ReportArgs) -> Result<Ended, String> {
     let output = motes_app::report::write_page(&args.dirs, args.output)?;
     // That nobody reads it is no error.
-    let _ = writeln!(std::io::stdout(), "{}", output.display());
+    let _ = crate::print(&format!("{}\n", output.display()));
     Ok(Ended::Complete)
 }

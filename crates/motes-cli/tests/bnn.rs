@@ -245,7 +245,10 @@ fn every_algorithm_fits_it() {
     assert!(place.text("batch/trace.csv") != place.text("pgd/trace.csv"));
     place.bare(&format!("{base} --batch 10 --products dense --out dense"));
     assert_eq!(place.text("batch/trace.csv"), place.text("dense/trace.csv"), "batches are dense always");
-    place.refuses(&format!("{base} --batch 10 --adjust"), &["--adjust refuses --batch"]);
+    place.refuses(
+        &format!("{base} --batch 10 --adjust"),
+        &["--adjust needs all data in each step, so it refuses --batch"],
+    );
     place.refuses(&format!("{base} --batch 1000"), &["--batch 1000 is more than the", "data terms"]);
 }
 

@@ -150,7 +150,7 @@ fn a_trace_that_lost_rows_is_an_error() {
     std::fs::write(&at, &trace[..trace.len() / 2]).unwrap();
     place.refuses("resume good", &["good/trace.csv has lost rows", "start a new run with fit --config"]);
     std::fs::remove_file(&at).unwrap();
-    place.motes("resume good").refused(&["good/trace.csv has lost rows (0 of"]);
+    place.refuses("resume good", &["good/trace.csv has lost rows (0 of"]);
     // Rows after the checkpoint are cut away.
     std::fs::write(&at, format!("{trace}91,torn")).unwrap();
     place.bare("resume good");
@@ -276,4 +276,68 @@ fn another_instruction_set_is_a_warning_and_another_format_an_error() {
     bytes[body..].copy_from_slice(&sum);
     std::fs::write(&file, bytes).unwrap();
     place.refuses("resume good", &["is not a checkpoint of this version of Motes"]);
+}
+
+/// Nothing is allocated for what a header merely promises.
+#[test]
+fn forged_shapes_are_compared_with_the_bytes_there_are() {
+    let place = place();
+    for shape in [&[1, 100_000_000_000_000_000][..], &[100_000_000_000, 20], &[3, 20], &[1 << 40]] {
+        let mut file = std::io::Cursor::new(Vec::new());
+        let mut npz = motes::npz::NpzWriter::new(&mut file);
+        npz.begin::<f64>("clouds", shape).unwrap();
+        npz.values(&[0.5; 40]).unwrap();
+        npz.finish().unwrap();
+        place.write("good/posterior.npz", file.into_inner());
+        // The memory it may take is limited, should it be asked for.
+        place.shell("ulimit -v 2000000; $motes report good").refused(&[
+            "good/posterior.npz has a damaged array 'clouds' (wrong length)",
+            "motes resume good",
+        ]);
+    }
+    place.bare("resume good");
+    place.motes("report good").ok();
+}
+
+#[test]
+fn steps_that_do_not_rise_are_damage() {
+    let place = place();
+    let trace = place.text("good/trace.csv");
+    let (header, rows) = trace.split_once('\n').unwrap();
+    let rows: Vec<&str> = rows.lines().collect();
+    let mut swapped = rows.clone();
+    swapped.swap(40, 41);
+    let mut twice = rows.clone();
+    twice.insert(7, rows[6]);
+    let rest = rows[5].split_once(',').unwrap().1;
+    let with = |k: &str| {
+        let mut rows: Vec<String> = rows.iter().map(|row| row.to_string()).collect();
+        rows[5] = format!("{k},{rest}");
+        rows.join("\n")
+    };
+    for (rows, said) in [
+        (swapped.join("\n"), "line 43 has step '40' after step 41"),
+        (twice.join("\n"), "line 9 has step '6' after step 6"),
+        (with("-5"), "line 7 has step '-5' after step 4"),
+        (with("5.5"), "line 7 has step '5.5' after step 4"),
+        (with("18446744073709551615"), "line 7 has step '18446744073709551615' after step 4"),
+        (with("\u{1b}[2J"), "line 7 has step '\\u{1b}[2J' after step 4"),
+    ] {
+        place.write("good/trace.csv", format!("{header}\n{rows}\n"));
+        place.refuses(
+            "report good",
+            &["good/trace.csv is damaged", said, "put back the file that the run wrote"],
+        );
+    }
+    // Numbers beyond any scale are drawn or left out.
+    for value in ["inf", "-1e308", "1e308", "NaN", "1e-320", ""] {
+        let rows = rows
+            .iter()
+            .enumerate()
+            .map(|(k, row)| if k % 3 == 1 { format!("{k},{value}") } else { row.to_string() });
+        place.write("good/trace.csv", format!("{header}\n{}\n", rows.collect::<Vec<_>>().join("\n")));
+        let done = place.shell("ulimit -v 2000000; $motes report good");
+        assert!(matches!(done.code, Some(0 | 2)), "{value}: {:?} {}", done.code, done.err);
+        done.ok();
+    }
 }

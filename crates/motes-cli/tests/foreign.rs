@@ -132,6 +132,11 @@ fn images_that_would_become_too_large_are_refused_by_their_headers() {
         "fine.png has 10000 x 10000 pixels, which take 476.8 MiB of memory, and",
         "smaller image",
     ]);
+    // Nor with all the memory in the world, for so few bytes hold no such image.
+    place.motes("fit generator --data fine.png --threads 1").refused(&[
+        "fine.png cannot be decoded (its",
+        "bytes cannot hold 10000 x 10000 pixels); replace or remove it",
+    ]);
     // The same in an IDX file, which may be packed a thousand times smaller.
     let header = idx(&[1, 20_000, 20_000], &[0; 400_000]);
     place.write("bomb.gz", gzip(&header));

@@ -1,14 +1,9 @@
-//! Readers meet bytes of every kind: they refuse them or read them, and never crash.
+//! The command meets configs and data of every kind: it refuses them or runs, the same every time, and never crashes. The
+//! readers alone meet far more of them in the crate `motes-fuzz`.
 
 mod common;
 
-use std::io::Cursor;
-
 use common::{Dice, Done, Place};
-use motes::sentence::Face;
-use motes::{Settings, State, Summary, checkpoint, npz};
-use motes_models::{Hierarchical, data};
-use proptest::prelude::*;
 
 /// Changes some bytes: flips, cuts, repeats, inserts pieces that mean something to a reader.
 fn mutate(mut bytes: Vec<u8>, dice: &mut Dice, pieces: &[&[u8]]) -> Vec<u8> {
@@ -33,111 +28,6 @@ fn mutate(mut bytes: Vec<u8>, dice: &mut Dice, pieces: &[&[u8]]) -> Vec<u8> {
         }
     }
     bytes
-}
-
-fn csv(bytes: &[u8]) {
-    if let Ok(table) = data::read_table(bytes, "fuzzed.csv") {
-        let _ = data::column(&table, None);
-        let target = table.names()[0].clone();
-        let _ = data::column(&table, Some(&target));
-        let _ = data::classification(&table, Some(&target), &[]);
-    }
-}
-
-fn state() -> State<f64> {
-    let model = Hierarchical::<f64>::new(&[1.0, 2.0, 3.0]);
-    State::initial(&model, &Settings { particles: 2, keep_clouds: 1, ..Settings::default() })
-}
-
-fn encoded() -> Vec<u8> {
-    let state = state();
-    let header = checkpoint::Header::of(&state, 7, 8, 0.5);
-    let mut bytes = Vec::new();
-    checkpoint::encode(&state, &header, &mut bytes).unwrap();
-    bytes
-}
-
-/// Whatever the bytes, an error leaves the state alone.
-fn decode(bytes: &[u8]) {
-    let mut into = state();
-    if checkpoint::decode(bytes, &mut into).is_err() {
-        assert_eq!(into, state());
-    }
-}
-
-fn told() -> Vec<u8> {
-    let model = Hierarchical::<f64>::new(&[1.0, 2.0, 3.0]);
-    let settings = Settings { particles: 2, steps: 40, burn_in: 4, ..Settings::default() };
-    let mut state = motes::start(&model, &settings).unwrap();
-    motes::run(&model, &settings, &mut state, None, &mut []).unwrap();
-    Summary::of(&model, &settings, serde_json::Value::Null, &state, 0.5).to_json().into_bytes()
-}
-
-/// A summary that is believed can be shown.
-fn shown(bytes: &[u8]) {
-    if let Ok(summary) = Summary::parse(bytes) {
-        motes_app::show::summary(&summary, "run".as_ref(), Face::Shell);
-    }
-}
-
-fn archive() -> Vec<u8> {
-    let mut file = Cursor::new(Vec::new());
-    let mut writer = npz::NpzWriter::new(&mut file);
-    writer.array("a", &[2, 3], &[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
-    writer.array("b", &[4], &[1.0f32; 4]).unwrap();
-    writer.strings("c", &["x[0]".into(), "größe".into()]).unwrap();
-    writer.finish().unwrap();
-    file.into_inner()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn any_bytes_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-        csv(&bytes);
-        decode(&bytes);
-        shown(&bytes);
-        for name in ["a", "", "../a"] {
-            let _ = npz::read_npz(Cursor::new(&bytes), name);
-        }
-    }
-
-    #[test]
-    fn almost_valid_files_are_refused_or_read(seed in any::<u64>()) {
-        let mut dice = Dice(seed);
-        let text = b"id,\"x, y\",y\n1,2.5,0\n2,?,1\n3,\"4\",NA\n\n4,1e3,1\n".to_vec();
-        csv(&mutate(text, &mut dice, &[b"\"", b",", b"\n", b"\r", b"\xff", b"nan", b"1e999", b"\"\"", b";"]));
-        decode(&mutate(encoded(), &mut dice, &[b"[]", b"null", b"-1", b"18446744073709551615", b"{", b"1e999"]));
-        let pieces: [&[u8]; 6] = [b"(99999999999,)", b"<f8", b"PK\x05\x06", b"\xff\xff\xff\xff", b"True", b"'"];
-        let bytes = mutate(archive(), &mut dice, &pieces);
-        for name in ["a", "b"] {
-            let _ = npz::read_npz(Cursor::new(&bytes), name);
-        }
-    }
-
-    #[test]
-    fn almost_valid_summaries_are_refused_or_shown(seed in any::<u64>()) {
-        let pieces: [&[u8]; 9] =
-            [b"null", b"[]", b"{}", b"-1", b"1e999", b"\"\"", b"18446744073709551615", b"1,", b"}"];
-        static TOLD: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
-        shown(&mutate(TOLD.get_or_init(told).clone(), &mut Dice(seed), &pieces));
-    }
-
-    /// The checksum is put right again, so that the header itself is what must hold.
-    #[test]
-    fn forged_checkpoint_headers_are_refused_or_read(seed in any::<u64>()) {
-        let mut dice = Dice(seed);
-        let bytes = encoded();
-        let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-        let numbers: [&[u8]; 6] = [b"0", b"9", b"18446744073709551615", b"-1", b"4294967296", b"[1,2]"];
-        let header = mutate(bytes[8..8 + length].to_vec(), &mut dice, &numbers);
-        let mut forged = (header.len() as u64).to_le_bytes().to_vec();
-        forged.extend(&header);
-        forged.extend(&bytes[8 + length..bytes.len() - 4]);
-        forged.extend(crc32fast::hash(&forged).to_le_bytes());
-        decode(&forged);
-    }
 }
 
 #[test]

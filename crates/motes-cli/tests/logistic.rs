@@ -90,3 +90,17 @@ fn a_test_file_must_have_a_name_that_can_be_kept() {
     Done::of(command.arg(odd)).refused(&["not UTF-8", "rename it"]);
     assert!(!place.path("run").exists());
 }
+
+#[test]
+fn a_start_of_another_length_is_refused() {
+    let place = Place::new();
+    place.write("start", "0.5\n0.7\n");
+    for model in ["hierarchical", "logistic"] {
+        place.refuses(
+            &format!("fit {model} --init-theta start"),
+            &["--init-theta", "2 numbers", "1 parameters"],
+        );
+    }
+    let diverged = place.motes("fit hierarchical --theta-rate 3 --steps 2000 --out r");
+    diverged.refused(&["|theta|", "--theta-rate 0.3"]);
+}

@@ -296,7 +296,10 @@ fn data_that_cannot_be_used_are_refused_in_a_sentence() {
     refuse("target.csv", "a,y\n1,0\n2,1\n", "--target z", &["no column 'z'", "--target"]);
     refuse("prior.csv", "a,y\n1,0\n2,1\n", "--prior-variance 0", &["--prior-variance 0"]);
     place.refuses("fit logistic --algorithm em --out run", &["em", "pgd", "pmgd"]);
-    place.refuses("fit logistic --batch 50 --adjust --out run", &["--adjust refuses --batch"]);
+    place.refuses(
+        "fit logistic --batch 50 --adjust --out run",
+        &["--adjust needs all data in each step, so it refuses --batch"],
+    );
     place.refuses("fit logistic --batch 547 --out run", &["--batch 547", "546"]);
     place.refuses("fit logistic --dim 3 --out run", &["--dim", "hierarchical"]);
     // A test set with columns that are not there, and one with a class that training has not seen.

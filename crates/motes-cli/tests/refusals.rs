@@ -94,7 +94,7 @@ fn combinations_that_do_not_go_together() {
         ("--algorithm pmgd --init-theta 1", &["pmgd", "--init-theta", "--init-particles"]),
         ("--algorithm pmgd --init-theta 0", &["pmgd", "--init-theta", "--init-particles"]),
         ("--algorithm marginal-mh --init-theta 1", &["marginal-mh", "--init-theta"]),
-        ("--algorithm pqn --preconditioner adam", &["--preconditioner adam", "pqn", "pgd or soul"]),
+        ("--algorithm pqn --preconditioner adam", &["--preconditioner adam", "pqn", "pgd, soul or abp"]),
         ("--algorithm pmgd --preconditioner diagonal", &["--preconditioner diagonal", "pmgd"]),
         ("--algorithm joint-mh --preconditioner adam", &["--preconditioner adam", "none or diagonal"]),
         ("--grow 5:3", &["--grow 5:3", "--particles 10"]),

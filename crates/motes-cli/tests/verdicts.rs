@@ -102,7 +102,7 @@ fn low_acceptance_names_h() {
         ("joint", "--algorithm joint-mh --joint-update pqn --particles 50 --step-size 0.5", "h = 0.5"),
         (
             "each",
-            "--algorithm pmgd --adjust --adjust-after 0 --dim 1000 --particles 4 --step-size 0.9",
+            "--algorithm pmgd --adjust --adjust-after 0 --groups 1 --dim 1000 --particles 4 --step-size 0.9",
             "h = 0.9",
         ),
     ] {

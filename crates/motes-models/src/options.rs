@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Mutex;
 
+use motes::printable::one_line;
 use motes::settings::{Growth, InitParticles, JointUpdate, Preconditioner, StepDecay, WarmStart};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -134,8 +135,7 @@ impl<T: Serialize + DeserializeOwned + FromStr<Err: Display>> Setting for Vec<T>
 
 /// What serde makes of a value.
 pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
-    let one_line = |e: serde_json::Error| e.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-    serde_json::from_value(value.clone()).map_err(one_line)
+    serde_json::from_value(value.clone()).map_err(|e| one_line(&e.to_string()))
 }
 
 /// What serde makes of plain data.

@@ -58,15 +58,24 @@ pub trait Entry: Sync {
 
     /// The sizes of a run, as far as they are known before any data are read or made.
     fn shape_before_data(&self, _options: &Table, real_bytes: usize) -> Shape {
-        Shape { d_theta: 1, d_x: 1, groups: 1, buffers: 0, data_bytes: 0, real_bytes }
+        Shape {
+            d_theta: 1,
+            d_x: 1,
+            groups: 1,
+            buffers: 0,
+            numerical_m_step: false,
+            data_bytes: 0,
+            real_bytes,
+        }
     }
 
     /// Reads, generates or takes the data.
     fn load(&self, options: Table, given: Given) -> Result<Arc<dyn Problem>, Error>;
 
-    /// How new rows are predicted, from what a summary remembers of the data.
-    fn predictor(&self, _data: &Value) -> Option<Box<dyn Predictor>> {
-        None
+    /// How new rows are predicted, from what a summary remembers of the data; `None` for a model that predicts nothing.
+    /// What contradicts itself is refused in a clause.
+    fn predictor(&self, _data: &Value) -> Result<Option<Box<dyn Predictor>>, String> {
+        Ok(None)
     }
 }
 
@@ -177,6 +186,11 @@ pub trait Predictor: Send + Sync {
 
     /// The names of the columns that rows are made of; none for images.
     fn columns(&self) -> &[String];
+
+    /// The names of a particle's coordinates, where they follow from those of the columns.
+    fn coordinates(&self) -> Option<Vec<String>> {
+        None
+    }
 
     /// Brings rows to the scale that the model was trained on.
     fn scale(&self, rows: &mut [f64]);

@@ -173,6 +173,30 @@ impl Paper {
                 }
                 *theta = next;
             }
+            "kiplmc" => {
+                // Velocities of the particles in mu, of theta in the memory; kick, refresh, kick, drift.
+                let (h, n, keeps) = (self.h, cloud.len() as f64, (-s.friction * self.h).exp());
+                let stirs = (1.0 - keeps * keeps).sqrt();
+                let force = self.grad_theta(*theta, cloud) / n;
+                let mut w = vec![0.0; cloud.len() * self.y.len()];
+                Noise::new(self.seed, Purpose::Particles).normals_f64(k, 0, &mut w);
+                mu.resize(w.len(), 0.0);
+                for (i, x) in cloud.iter_mut().enumerate() {
+                    let gradient = self.grad_x(*theta, x);
+                    for j in 0..x.len() {
+                        let v = &mut mu[i * gradient.len() + j];
+                        *v += 0.5 * h * gradient[j];
+                        *v = keeps * *v + stirs * w[i * gradient.len() + j];
+                        *v += 0.5 * h * gradient[j];
+                        x[j] += h * *v;
+                    }
+                }
+                Noise::new(self.seed, Purpose::Theta).normals_f64(k, 0, &mut w[..1]);
+                memory[0] += 0.5 * h * force;
+                memory[0] = keeps * memory[0] + stirs / n.sqrt() * w[0];
+                memory[0] += 0.5 * h * force;
+                *theta += h * memory[0];
+            }
             "abp" | "short-run" => {
                 let moves = u64::from(s.transitions);
                 for (n, x) in cloud.iter_mut().enumerate() {

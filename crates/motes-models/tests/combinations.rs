@@ -3,6 +3,7 @@
 mod common;
 
 use common::theory::{self, Stationary, ThetaStep};
+use motes::algorithms::KIPLMC;
 use motes::algorithms::{Composition, Order};
 use motes::moves::Move;
 use motes::rules::Rule;
@@ -22,13 +23,15 @@ fn rules() -> Vec<Rule> {
         gradient(Preconditioner::None, false),
         gradient(Preconditioner::None, true),
         gradient(Preconditioner::Diagonal, false),
+        Rule::Kinetic { friction: 1.0 },
         Rule::Newton,
         Rule::MStep,
         Rule::ExactEm,
     ]
 }
 
-const MOVES: [Move; 9] = [
+const MOVES: [Move; 10] = [
+    Move::Kinetic { friction: 1.0 },
     Move::Ula,
     Move::Mala,
     Move::Chain,
@@ -43,6 +46,10 @@ const Y: [f64; D] = [0.3, 1.9];
 
 /// What theory knows of the stationary law; `None` where it knows only the means.
 fn law(composition: Composition, n: usize) -> Option<Stationary> {
+    let kinetic = matches!(composition.rule, Rule::Kinetic { .. });
+    if kinetic && composition == (KIPLMC.compose)(&Settings::default()) {
+        return Some(theory::kiplmc(n, H, D));
+    }
     let step = match composition.rule {
         Rule::Gradient { preconditioner, noise } => {
             let a = if preconditioner == Preconditioner::None { D as f64 } else { 1.0 };
@@ -50,7 +57,7 @@ fn law(composition: Composition, n: usize) -> Option<Stationary> {
         }
         Rule::Newton => ThetaStep { c: H, q: 0.0 },
         Rule::MStep => ThetaStep { c: 1.0, q: 0.0 },
-        Rule::ExactEm => return None,
+        Rule::Kinetic { .. } | Rule::ExactEm => return None,
     };
     let first = composition.order == Order::ParticlesFirst;
     match composition.movement {
@@ -88,6 +95,7 @@ fn scores(model: &Hierarchical<f64>, composition: Composition, n: usize) -> Resu
     // A state that suits the move: only mean-field's has a Gaussian.
     let algorithm: &'static motes::Algorithm = match composition.movement {
         Move::Variational => &motes::algorithms::MEAN_FIELD,
+        Move::Kinetic { .. } => &KIPLMC,
         Move::Nothing => &motes::algorithms::EM,
         _ => &motes::algorithms::PGD,
     };
@@ -99,6 +107,11 @@ fn scores(model: &Hierarchical<f64>, composition: Composition, n: usize) -> Resu
         ..Settings::default()
     };
     let mut state = State::initial(model, &settings);
+    if let Rule::Kinetic { .. } = composition.rule {
+        let of_theta = State::initial(model, &Settings { algorithm: &KIPLMC, ..settings.clone() });
+        state.memory.retain(|m| m.name != "theta.velocity");
+        state.memory.extend(of_theta.memory.into_iter().filter(|m| m.name == "theta.velocity"));
+    }
     let star = model.theta_star();
     let (mut thetas, mut squares, mut xs) = (vec![0.0; BATCHES], vec![0.0; BATCHES], vec![0.0; BATCHES]);
     let sizes = StepSizes { h: H, rate: H };
@@ -158,14 +171,19 @@ fn all_combinations(model: &Hierarchical<f64>) {
         }
     });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // All Langevin moves, chains and transitions with all rules but exact EM (5 x 5 x 2), both accepting whole clouds,
-    // mean-field with any rule, and EM itself in either order. The model has no inference network.
-    assert_eq!((worked.len(), refused), (50 + 4 + 5 + 2, 47));
+    // All Langevin moves, chains, transitions and velocities with all rules but exact EM (6 x 6 x 2), both accepting whole
+    // clouds, mean-field with any rule, and EM itself in either order. The model has no inference network.
+    assert_eq!((worked.len(), refused), (72 + 4 + 6 + 2, 7 * 10 * 2 - 84));
 }
 
 #[test]
 fn noise_on_theta_gives_the_published_covariance() {
     // Cov(theta, m) = [L - (h/2) L P L]^-1 with L = N D [[1, -1], [-1, 2]] and P = diag(1/N, 1/(N D)).
+    let law = theory::kiplmc(5, 0.3, 10);
+    assert!(
+        (law.theta - 0.0458464).abs() < 1e-7 && (law.x - 0.0204745 - 0.98 * 0.5235602).abs() < 1e-7,
+        "{law:?}"
+    );
     let law = theory::ipla(5, 0.05, 10);
     assert!((law.theta - 0.0467257).abs() < 1e-7 && (law.x - 0.5363204).abs() < 1e-7, "{law:?}");
     let plain = theory::pgd(10.0, 5, 0.05, 10);

@@ -122,3 +122,84 @@ fn a_clone_can_be_decoded_into() {
     let mut fresh = State::initial(&model as &dyn Model<f64>, &settings).clone();
     decode(&bytes[..], &mut fresh).expect("a checkpoint of the same run");
 }
+
+/// The toy model, but with no value where some coordinate is beyond 2.5: for its M-step, closed or not.
+struct Bounded {
+    inner: Hierarchical<f64>,
+    closed: bool,
+}
+
+impl Bounded {
+    fn judge(&self, x: &[f64]) -> Result<(), motes::ModelError> {
+        match x.iter().any(|x| *x > 2.5) {
+            true => Err(motes::ModelError::reject("beyond 2.5")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl motes::model::MStep<f64> for Bounded {
+    fn statistics_len(&self) -> usize {
+        1
+    }
+    fn statistics(&self, at: motes::At<'_, f64>, out: &mut [f64]) -> Result<(), motes::ModelError> {
+        self.judge(at.x)?;
+        self.inner.statistics(at, out)
+    }
+    fn m_step(&self, mean: &[f64], theta: &mut [f64]) -> Result<(), motes::ModelError> {
+        motes::model::MStep::m_step(&self.inner, mean, theta)
+    }
+}
+
+impl motes::Model<f64> for Bounded {
+    fn name(&self) -> &str {
+        "bounded"
+    }
+    fn d_theta(&self) -> usize {
+        1
+    }
+    fn d_x(&self) -> usize {
+        self.inner.d_x()
+    }
+    fn evaluate(&self, at: motes::At<'_, f64>, want: motes::Want<'_, f64>) -> Result<(), motes::ModelError> {
+        self.judge(at.x)?;
+        self.inner.evaluate(at, want)
+    }
+    fn gives(&self) -> motes::Gives {
+        self.inner.gives()
+    }
+    fn m_step(&self) -> Option<&dyn motes::model::MStep<f64>> {
+        self.closed.then_some(self)
+    }
+}
+
+/// A whole cloud that is proposed where the model has no value is rejected, wherever that is noticed.
+#[test]
+fn a_proposal_without_a_value_is_rejected() {
+    for closed in [true, false] {
+        let model = Bounded { inner: Hierarchical::new(&[1.0, 2.0]), closed };
+        let settings = Settings {
+            algorithm: &motes::algorithms::MARGINAL_MH,
+            particles: 3,
+            steps: 400,
+            burn_in: 10,
+            step_size: 0.3,
+            adjust_after: 0,
+            init_particles: InitParticles::Value(1.0),
+            ..Settings::default()
+        };
+        let mut highest = f64::MIN;
+        let mut observer = |info: &motes::StepInfo<'_, f64>| {
+            highest = info.cloud.as_slice().iter().copied().fold(highest, f64::max);
+            motes::Flow::Continue
+        };
+        let state = common::on(1, || {
+            let mut state = motes::start(&model, &settings).expect("a start");
+            motes::run(&model, &settings, &mut state, None, &mut [&mut observer]).expect("a run");
+            state
+        });
+        let rate = state.acceptance.rate().expect("moves");
+        assert!(rate > 0.1 && rate < 0.9, "{rate}");
+        assert!(highest > 2.0 && highest <= 2.5, "{highest}");
+    }
+}

@@ -26,6 +26,9 @@ pub fn exception(error: Error) -> PyErr {
 pub fn failure(error: motes_app::Error) -> PyErr {
     match error {
         motes_app::Error::Run(error) => exception(error),
+        motes_app::Error::Start { step, norm, h, .. } => {
+            diverged(in_python(&error.to_string()), step, norm, h, f64::NAN)
+        }
         motes_app::Error::Problem(registry::Error::Setting { key, problem }) => {
             value_error(registry::Error::Setting { key: key.replace('-', "_"), problem })
         }

@@ -198,7 +198,8 @@ impl Kind {
     /// How new rows are predicted, if they can be.
     pub fn predictor(&self) -> Option<Box<dyn Predictor>> {
         let Kind::Builtin(problem) = self else { return None };
-        predict::predictor(problem.name(), problem.remember().as_ref())
+        // What the problem itself remembers is in order.
+        predict::predictor(problem.name(), problem.remember().as_ref()).ok().flatten()
     }
 
     /// The problem of one run; what its callables raise is kept aside in `trouble`.

@@ -279,6 +279,13 @@ impl Run {
                 predictor.inputs()
             )));
         }
+        let coordinates = particles.as_array().ncols();
+        if coordinates != predictor.width() || particles.as_array().nrows() == 0 {
+            return Err(value_error(format!(
+                "the particles have {coordinates} coordinates and the model has {}; take those of its own fit",
+                predictor.width()
+            )));
+        }
         let mut rows: Vec<f64> = features.as_array().iter().copied().collect();
         let particles: Vec<f64> = particles.as_array().iter().copied().collect();
         let probabilities = py.detach(|| -> Result<Vec<f64>, Error> {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::printable::{Number, one_line};
+
 /// Any failure of the library.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -22,8 +24,8 @@ pub enum Error {
     },
     /// The iterates left every reasonable range.
     #[error(
-        "the run diverged at step {step}: {what} = {norm:.3e} with h = {h}; try `step-size={suggestion}`{}",
-        checkpoints(*kept)
+        "the run diverged at step {step}: {what} = {norm:.3e} with {} = {}; try `{setting}={}`{}",
+        if *setting == "step-size" { "h" } else { "a rate of theta" }, Number(*h), Number(*suggestion), checkpoints(*kept)
     )]
     Diverged {
         /// The step that could not be completed.
@@ -32,17 +34,19 @@ pub enum Error {
         what: &'static str,
         /// Its value.
         norm: f64,
-        /// The step size in use.
+        /// The step size in use, or theta's own.
         h: f64,
-        /// A step size worth trying.
+        /// Which of them is too large, as settings name it.
+        setting: &'static str,
+        /// One worth trying.
         suggestion: f64,
         /// Whether earlier checkpoints are kept.
         kept: bool,
     },
     /// The iterates are where the model has no value.
     #[error(
-        "the run diverged at step {step}: the model has no value there ({reason}) with h = {h}; try `step-size={suggestion}`{}",
-        checkpoints(*kept)
+        "the run diverged at step {step}: the model has no value there ({reason}) with h = {}; try `step-size={}`{}",
+        Number(*h), Number(*suggestion), checkpoints(*kept)
     )]
     Rejected {
         /// The step that could not be completed.
@@ -67,7 +71,7 @@ pub enum Error {
         defect: &'static str,
     },
     /// The model itself reported a failure.
-    #[error("the model failed at step {step}: {source}")]
+    #[error("the model failed at step {step}: {}", one_line(&source.to_string()))]
     Model {
         /// The step that could not be completed.
         step: u64,

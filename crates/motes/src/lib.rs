@@ -23,6 +23,7 @@ pub mod moves;
 pub mod noise;
 pub mod npz;
 mod observer;
+pub mod printable;
 pub mod ranks;
 mod real;
 pub mod record;

@@ -20,6 +20,8 @@ pub struct Shape {
     pub groups: usize,
     /// Numbers that the model remembers from step to step.
     pub buffers: usize,
+    /// Whether an M-step must learn an inverse Hessian, for want of a closed form.
+    pub numerical_m_step: bool,
     /// Bytes of the data and of what the model derives from them.
     pub data_bytes: u128,
     /// Bytes of one particle coordinate.
@@ -39,12 +41,13 @@ fn check_against(shape: Shape, settings: &Settings, available: u128) -> Result<(
     let d = (shape.d_x as u128).saturating_mul(shape.groups as u128);
     let composition = settings.composition();
     // What a stepper works with besides the state: a whole-cloud move proposes a second cloud, a variational move keeps the
-    // gradients of all particles, and a numerical M-step learns an inverse Hessian, whether it will be needed or not.
+    // gradients of all particles, and a numerical M-step learns an inverse Hessian.
     let second = matches!(composition.movement, Move::WholeCloud | Move::Variational);
     let squared = (shape.d_theta as u128).saturating_mul(shape.d_theta as u128);
     let theta = match composition.rule {
-        Rule::Newton | Rule::MStep => squared.saturating_mul(16),
-        Rule::Gradient { .. } | Rule::ExactEm => 0,
+        Rule::Newton => squared.saturating_mul(16),
+        Rule::MStep if shape.numerical_m_step => squared.saturating_mul(16),
+        Rule::MStep | Rule::Gradient { .. } | Rule::Kinetic { .. } | Rule::ExactEm => 0,
     };
     let (mut all_clouds, mut rest) = (0u128, theta.saturating_add(shape.data_bytes));
     for (_, per, bytes) in planned(shape, settings) {
@@ -94,6 +97,7 @@ mod tests {
             d_x: 1 << 10,
             groups: 1 << 10,
             buffers: 0,
+            numerical_m_step: false,
             data_bytes: 8 << 20,
             real_bytes: 8,
         };

@@ -175,7 +175,7 @@ impl RunDirectory {
         self.trace.sync()?;
         let seconds = self.seconds_before + spent.as_secs_f64();
         let header = Header::of(state, self.settings_digest, self.trace.bytes(), seconds);
-        self.generations.write(state, &header)?;
+        self.generations.write(state, &header).map_err(|e| self.misplaced(e))?;
         self.due.written(began.elapsed());
         Ok(())
     }
@@ -195,8 +195,15 @@ impl RunDirectory {
         write_atomically(&self.path.join("posterior.npz"), Durable::No, |out| {
             let lines = || Ok(BufReader::new(File::open(&trace)?));
             write_posterior(out, lines, traced, model, settings, state)
-        })?;
+        })
+        .map_err(|e| self.misplaced(e))?;
+        self.trace.is_in_place()?;
         summary.write(&self.path)
+    }
+
+    /// What is to be said of a file that could not be written: first of all that its place is another now.
+    fn misplaced(&self, error: Error) -> Error {
+        self.trace.is_in_place().err().unwrap_or(error)
     }
 }
 

@@ -214,9 +214,14 @@ fn grow<F: Real>(
 fn with_suggestion<F: Real>(error: Error, model: &dyn Model<F>, settings: &Settings, kept: bool) -> Error {
     let safe = |h: f64| two_digits(settings.auto_step_size(model).min(h / 2.0));
     match error {
-        Error::Diverged { step, what, norm, h, .. } => {
-            Error::Diverged { step, what, norm, h, suggestion: safe(h), kept }
-        }
+        Error::Diverged { step, what, norm, h, .. } => match settings.theta_rate {
+            // Where theta has a rate of its own and runs away, that is what was too large.
+            Some(rate) if what.contains("theta") => {
+                let suggestion = two_digits(rate / 10.0);
+                Error::Diverged { step, what, norm, h: rate, setting: "theta-rate", suggestion, kept }
+            }
+            _ => Error::Diverged { step, what, norm, h, setting: "step-size", suggestion: safe(h), kept },
+        },
         Error::Rejected { step, reason, h, .. } => {
             Error::Rejected { step, reason, h, suggestion: safe(h), kept }
         }

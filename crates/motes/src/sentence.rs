@@ -3,6 +3,8 @@
 //! `` `step-size=0.1` `` is `--step-size 0.1` on the command line and `step_size=0.1` in Python; `` `adjust` `` is `--adjust`
 //! and `adjust`. A name with brackets is something to do: `` `resume()` ``.
 
+use crate::printable::printable;
+
 /// Who reads a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
@@ -22,8 +24,10 @@ const PHRASES: &[(&str, &str, &str)] = &[
 /// Settings that Python calls something else: `from` is a word of its own, and its flags are positive.
 const PYTHON_NAMES: &[(&str, &str)] = &[("no-standardize", "standardize=False"), ("from", "source")];
 
-/// The sentence in the words of a face.
+/// The sentence in the words of a face, on one line: what it repeats of files, names and messages from elsewhere cannot act
+/// on a terminal.
 pub fn render(sentence: &str, face: Face) -> String {
+    let sentence = &*printable(sentence);
     let mut out = String::with_capacity(sentence.len());
     let mut rest = sentence;
     while let Some((before, after)) = rest.split_once('`') {
@@ -88,6 +92,7 @@ mod tests {
             ("`resume()` it", "`motes resume` it", "`motes.resume` it"),
             ("a column '`x y`' and one `", "a column '`x y`' and one `", "a column '`x y`' and one `"),
             ("`A`, then `steps=3`", "`A`, then --steps 3", "`A`, then steps=3"),
+            ("no file '\u{1b}[2J\n'", "no file '\\u{1b}[2J\\n'", "no file '\\u{1b}[2J\\n'"),
         ];
         for (sentence, shell, python) in cases {
             assert_eq!(render(sentence, Face::Shell), shell);

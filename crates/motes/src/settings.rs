@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithms::{Algorithm, PGD};
 use crate::moves::Move;
+use crate::printable::Number;
 use crate::rules::Rule;
 use crate::{Error, Model, Real, model::require};
 
@@ -52,6 +53,8 @@ pub struct Settings {
     pub seed: u64,
     /// How many moves a particle makes in a step (abp, short-run).
     pub transitions: u32,
+    /// How fast velocities are forgotten (kiplmc).
+    pub friction: f64,
     /// The learning rate of an inference network (vae).
     pub encoder_rate: f64,
     /// Groups per mini-batch, or data terms where there is one group; `None` for all of them.
@@ -83,6 +86,7 @@ impl Default for Settings {
             init_particles: InitParticles::Value(0.0),
             seed: 0,
             transitions: 10,
+            friction: 1.0,
             encoder_rate: 1e-3,
             batch: None,
             metrics_every: 0,
@@ -117,8 +121,10 @@ impl Settings {
 
     /// Whether theta moves by the plain gradient at the rate h, so that the curvature in theta limits the step size.
     fn plain_gradient(&self) -> bool {
-        let plain =
-            matches!(self.composition().rule, Rule::Gradient { preconditioner: Preconditioner::None, .. });
+        let plain = matches!(
+            self.composition().rule,
+            Rule::Gradient { preconditioner: Preconditioner::None, .. } | Rule::Kinetic { .. }
+        );
         plain && self.theta_rate.is_none()
     }
 
@@ -149,12 +155,13 @@ impl Settings {
         if !positive(self.step_size) {
             return Err(format!(
                 "`step-size={}` is not a positive number; leave it out or write auto to have one chosen",
-                self.step_size
+                Number(self.step_size)
             ));
         }
         if let Some(rate) = self.theta_rate.filter(|rate| !positive(*rate)) {
             return Err(format!(
-                "`theta-rate={rate}` is not a positive number; leave it out to use the step size"
+                "`theta-rate={}` is not a positive number; leave it out to use the step size",
+                Number(rate)
             ));
         }
         if let Some(bad) = self.init_theta.values().iter().find(|v| !v.is_finite()) {
@@ -175,6 +182,9 @@ impl Settings {
         }
         if self.transitions == 0 {
             return Err("`transitions=0` leaves the particles where they are; use 1 or more".into());
+        }
+        if !positive(self.friction) {
+            return Err(format!("`friction={}` is not a positive number; use for example 1", self.friction));
         }
         if !positive(self.encoder_rate) {
             return Err(format!(
@@ -296,7 +306,7 @@ impl Settings {
                     let remedy = "use `algorithm=pgd`, pqn, pmgd or soul";
                     require(model.exact_em(), name, algorithm, "exact E- and M-steps", remedy)?;
                 }
-                Rule::Gradient { .. } | Rule::MStep => {}
+                Rule::Gradient { .. } | Rule::Kinetic { .. } | Rule::MStep => {}
             }
         }
         match self.composition().movement {
@@ -362,7 +372,8 @@ impl Settings {
             _ => composition.movement == Move::WholeCloud,
         };
         let computes = groups > 1 && composition.theta_is_computed();
-        if accepts || computes || !composition.has_cloud() {
+        let kinetic = groups > 1 && matches!(composition.movement, Move::Kinetic { .. });
+        if accepts || computes || kinetic || !composition.has_cloud() {
             return Err(format!(
                 "{} needs all data in each step, so it refuses `batch`; leave one of them out",
                 if self.adjust { "`adjust`".into() } else { self.algorithm.to_string() }
@@ -378,7 +389,8 @@ impl Settings {
         if let Some(c) = model.curvature().filter(|c| *c > 0.0) {
             h = h.min(0.5 / c);
         }
-        if self.plain_gradient() && model.gives().hessian {
+        // The Hessian of more parameters than are listed would be larger than all else.
+        if self.plain_gradient() && model.gives().hessian && model.d_theta() <= crate::LISTED {
             let groups: Vec<u32> = (0..model.groups() as u32).collect();
             let x = vec![F::of(0.0); groups.len() * model.d_x()];
             let (theta, buffers) = self.init_theta.of_model(model, self.seed);
@@ -398,7 +410,8 @@ impl Settings {
                 }
             }
         }
-        h
+        // A velocity drifts by h where a Langevin step makes sqrt(h).
+        if let Move::Kinetic { .. } = self.composition().movement { h.sqrt() } else { h }
     }
 }
 

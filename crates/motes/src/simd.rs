@@ -70,8 +70,31 @@ pub(crate) use poly;
 /// else `kernel::<false>`; with a type parameter, `kernel::<F, true>`. The kernel must be
 /// `#[inline(always)]`, so that its body is compiled inside the function that carries the target
 /// features.
+///
+/// A kernel of intrinsics is an `unsafe fn`: `true` asks for a processor that has both. It is given as
+/// `= unsafe kernel`.
 #[macro_export]
 macro_rules! dispatch {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$f:ident: $bound:path>)? ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = unsafe $kernel:path) => {
+        $(#[$meta])*
+        $vis fn $name $(<$f: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
+            use $kernel as kernel;
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma")]
+                fn wide $(<$f: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
+                    // SAFETY: this function is called only where there are AVX2 and FMA.
+                    unsafe { kernel::<$($f,)? true>($($arg),*) }
+                }
+                if $crate::simd::wide() {
+                    // SAFETY: the processor has just been found to have AVX2 and FMA.
+                    return unsafe { wide($($arg),*) };
+                }
+            }
+            // SAFETY: without `true` nothing is asked of the processor.
+            unsafe { kernel::<$($f,)? false>($($arg),*) }
+        }
+    };
     ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$f:ident: $bound:path>)? ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $kernel:path) => {
         $(#[$meta])*
         $vis fn $name $(<$f: $bound>)? ($($arg: $ty),*) $(-> $ret)? {

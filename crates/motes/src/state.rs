@@ -417,7 +417,15 @@ mod tests {
                     ..Settings::default()
                 };
                 let state = State::initial(&Sized(sizes), &settings);
-                let shape = Shape { d_theta, d_x, groups, buffers: 5, data_bytes: 0, real_bytes: 4 };
+                let shape = Shape {
+                    d_theta,
+                    d_x,
+                    groups,
+                    buffers: 5,
+                    numerical_m_step: false,
+                    data_bytes: 0,
+                    real_bytes: 4,
+                };
                 let planned = planned(shape, &settings);
                 for array in state.arrays() {
                     let (bytes, len) = match array.values {

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use crate::algorithms::{Collect, Composition, PRECONDITIONER};
+use crate::algorithms::{Collect, Composition, PRECONDITIONER, THETA_VELOCITY};
 use crate::batches::Batches;
 use crate::blocks::{PerWorker, for_each, sum_slots};
 use crate::moves::langevin::Trouble;
@@ -202,7 +202,8 @@ impl<'m, F: Real> Stepper<'m, F> {
         let rows = cuts().map(|b| b.rows).max().unwrap_or(0).max(chained);
         let slots = cuts().map(|b| b.count).max().unwrap_or(0);
         let most = plan.sizes.iter().copied().max().unwrap_or(0);
-        let accepts = matches!(movement, Move::Mala | Move::WholeCloud);
+        // Velocities need room for noise, as proposals do for themselves.
+        let accepts = matches!(movement, Move::Mala | Move::WholeCloud | Move::Kinetic { .. });
         let whole = matches!(movement, Move::WholeCloud | Move::Variational);
         let (sums_len, scalars_len) = (composition.rule.sums_len(model), model.scalars().len());
         // D_theta at least for the gradients of a numerical M-step.
@@ -329,6 +330,7 @@ impl<'m, F: Real> Stepper<'m, F> {
             Move::Nothing => Moves::default(),
             Move::Chain => self.chain_step(field, h)?,
             Move::Variational => self.variational_step(field, memory, h)?,
+            Move::Kinetic { friction } => self.kinetic_step(field, memory, friction, h)?,
             Move::Mala if accepting => self.langevin_step(&mut field, k, h, true, collect)?,
             Move::WholeCloud if accepting => return self.whole_cloud_step(state, chosen, x, sizes),
             Move::Ula | Move::Mala | Move::WholeCloud => {
@@ -413,7 +415,8 @@ impl<'m, F: Real> Stepper<'m, F> {
     ) -> Result<(), Error> {
         let State { memory, k, theta, .. } = state;
         self.psi.copy_from_slice(theta);
-        let [memory] = recall(memory, [PRECONDITIONER]);
+        let [preconditioner, velocity] = recall(memory, [PRECONDITIONER, THETA_VELOCITY]);
+        let memory = if velocity.is_empty() { preconditioner } else { velocity };
         self.kit.update(*k, sizes, (x, chosen), &mut self.slots, &mut self.psi, memory)
     }
 }
@@ -460,7 +463,7 @@ impl<F: Real> Kit<'_, F> {
             want.scalars = Some(&mut scalars[..self.scalars_len]);
         }
         match self.composition.rule {
-            Rule::Gradient { .. } => want.grad_theta = Some(&mut sums[..d]),
+            Rule::Gradient { .. } | Rule::Kinetic { .. } => want.grad_theta = Some(&mut sums[..d]),
             Rule::Newton => {
                 let (gradient, hessian) = sums.split_at_mut(d);
                 want.grad_theta = Some(gradient);
@@ -642,5 +645,5 @@ pub(crate) fn max_abs<F: Real>(values: &[F]) -> f64 {
 
 /// A divergence on the way from k to k + 1; the run loop replaces the suggestion by one that knows the model.
 pub(crate) fn diverged(k: u64, what: &'static str, norm: f64, h: f64) -> Error {
-    Error::Diverged { step: k + 1, what, norm, h, suggestion: h / 2.0, kept: false }
+    Error::Diverged { step: k + 1, what, norm, h, setting: "step-size", suggestion: h / 2.0, kept: false }
 }

@@ -45,6 +45,7 @@ pub struct Summary {
     /// The number of latent coordinates of each group, listed or not.
     pub d_x: usize,
     /// The number of groups.
+    #[serde(default = "one")]
     pub groups: usize,
     /// Parameter estimates.
     pub theta: ThetaSummary,
@@ -315,6 +316,10 @@ impl Summary {
     pub fn test_rows(&self) -> Option<u64> {
         self.data.as_ref()?.get("test_rows")?.as_u64()
     }
+}
+
+fn one() -> usize {
+    1
 }
 
 /// A number, or null for one that is not finite: JSON has no other word for it.

@@ -3,18 +3,19 @@
 //! Clouds of 64 MB are read in a few milliseconds more than the disk needs: rows stream through a small buffer, and only
 //! the coordinates that are shown are kept. (`motes::npz` reads whole arrays, which suits predictions.)
 
-use std::io::{Read, Seek};
+use std::io::{Read, Seek, SeekFrom};
 
 use motes::npz::{Header, parse_strings};
 use zip::ZipArchive;
+use zip::read::ZipFile;
 
 /// So many values are enough for any picture; of larger clouds every n-th particle is taken.
 pub const MOST: usize = 2_000_000;
 /// Bytes read at a time.
 const BUFFER: usize = 1 << 17;
 
-/// An open archive.
-pub struct Archive<R>(ZipArchive<R>);
+/// An open archive, and how many bytes it has.
+pub struct Archive<R>(ZipArchive<R>, u64);
 
 /// Some coordinates of all (or every n-th) particles.
 pub struct Columns {
@@ -33,21 +34,35 @@ impl Columns {
 }
 
 impl<R: Read + Seek> Archive<R> {
-    pub fn open(reader: R) -> Result<Self, String> {
-        ZipArchive::new(reader).map(Archive).map_err(|e| format!("is not an npz archive ({e})"))
+    pub fn open(mut reader: R) -> Result<Self, String> {
+        let length = reader.seek(SeekFrom::End(0)).map_err(|e| format!("cannot be read ({e})"))?;
+        let archive = ZipArchive::new(reader).map_err(|e| format!("is not an npz archive ({e})"))?;
+        Ok(Archive(archive, length))
+    }
+
+    /// An array of numbers whose values are all there: nothing is allocated for what a header merely promises. `None`
+    /// if there is no such array.
+    fn numbers(&mut self, name: &str) -> Result<Option<(ZipFile<'_, R>, Header, bool)>, String> {
+        let mut entry = match self.0.by_name(&format!("{name}.npy")) {
+            Ok(entry) => entry,
+            Err(zip::result::ZipError::FileNotFound) => return Ok(None),
+            Err(e) => return Err(e.to_string()),
+        };
+        let there = entry.size().min(entry.compressed_size()).min(self.1);
+        let mut counted = Counted { inner: &mut entry, bytes: 0 };
+        let header = Header::read(&mut counted)?;
+        let wide = header.is_wide()?;
+        let values = (header.count() as u64).checked_mul(if wide { 8 } else { 4 });
+        if values.and_then(|values| values.checked_add(counted.bytes)) != Some(there) {
+            return Err("wrong length".into());
+        }
+        Ok(Some((entry, header, wide)))
     }
 
     /// The shape of an array; `None` if there is no such array or nothing in it.
     pub fn shape(&mut self, name: &str) -> Result<Option<Vec<usize>>, String> {
-        let damaged = |what: String| format!("has a damaged array '{name}' ({what})");
-        match self.0.by_name(&format!("{name}.npy")) {
-            Ok(mut entry) => {
-                let header = Header::read(&mut entry).map_err(damaged)?;
-                Ok(Some(header.shape).filter(|s| s.iter().product::<usize>() > 0))
-            }
-            Err(zip::result::ZipError::FileNotFound) => Ok(None),
-            Err(e) => Err(damaged(e.to_string())),
-        }
+        let found = self.numbers(name).map_err(|what| format!("has a damaged array '{name}' ({what})"))?;
+        Ok(found.map(|(_, header, _)| header.shape).filter(|s| s.iter().product::<usize>() > 0))
     }
 
     /// A vector, or a matrix row by row, if it is there.
@@ -79,9 +94,8 @@ impl<R: Read + Seek> Archive<R> {
     /// Columns of a matrix, in the order asked for; a vector is one column.
     pub fn columns(&mut self, name: &str, wanted: &[usize]) -> Result<Columns, String> {
         let damaged = |what: String| format!("has a damaged array '{name}' ({what})");
-        let mut entry = self.0.by_name(&format!("{name}.npy")).map_err(|e| damaged(e.to_string()))?;
-        let header = Header::read(&mut entry).map_err(damaged)?;
-        let wide = header.is_wide().map_err(damaged)?;
+        let found = self.numbers(name).map_err(damaged)?;
+        let (mut entry, header, wide) = found.ok_or_else(|| damaged("it is not there".into()))?;
         let (rows, d) = match header.shape[..] {
             [rows] => (rows, 1),
             // Groups and their coordinates are one row of numbers.
@@ -125,6 +139,20 @@ impl<R: Read + Seek> Archive<R> {
     }
 }
 
+/// Counts what is read.
+struct Counted<R> {
+    inner: R,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(out)?;
+        self.bytes += read as u64;
+        Ok(read)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,7 +188,8 @@ mod tests {
         assert_eq!(archive.shape("other").unwrap(), None);
         assert!(archive.columns("clouds", &[7]).is_err());
         assert_eq!(archive.vector("mean").unwrap(), Some(vec![0.5; d]));
-        assert_eq!(archive.vector("clouds").unwrap(), None);
+        let all: Vec<f64> = (0..rows * d).map(|i| i as f64).collect();
+        assert_eq!(archive.vector("clouds").unwrap(), Some(all));
     }
 
     #[test]
@@ -173,6 +202,24 @@ mod tests {
         assert_eq!((columns.particles, columns.of_particles), (1500, 3000));
         let want: Vec<f64> = (0..1500).map(|i| 2.0 * f64::from(i)).collect();
         assert!(columns.get(0) == want && columns.get(999) == want);
+    }
+
+    #[test]
+    fn shapes_are_compared_with_the_bytes_there_are() {
+        for shape in [&[1, 100_000_000_000_000_000][..], &[1 << 40, 2], &[201], &[99, 2], &[1 << 50]] {
+            let file = archive(|npz| {
+                npz.begin::<f64>("clouds", shape).unwrap();
+                npz.values(&[1f64; 200]).unwrap();
+            });
+            let mut archive = Archive::open(file).unwrap();
+            for refused in [
+                archive.shape("clouds").map(drop),
+                archive.columns("clouds", &[0]).map(drop),
+                archive.vector("clouds").map(drop),
+            ] {
+                assert_eq!(refused.unwrap_err(), "has a damaged array 'clouds' (wrong length)", "{shape:?}");
+            }
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub use page::{STYLE, base64, escape};
 pub use table::table;
 pub use words::{quoted, shell};
 
-use motes::files::{Durable, write_atomically};
+use motes::files::{Durable, sweep, write_atomically};
 
 use crate::Error;
 use read::Limits;
@@ -93,6 +93,8 @@ pub fn write(path: &Path, html: &str) -> Result<(), Error> {
         )
         .into());
     }
+    // What a killed report has left, should this one be for the same place.
+    sweep(path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")));
     // Not durable: a report that a crash takes is made again in a moment.
     write_atomically(path, Durable::No, |out| out.write_all(html.as_bytes())).map_err(|e| match e {
         motes::Error::Io { source, .. } => {

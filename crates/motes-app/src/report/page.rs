@@ -59,7 +59,7 @@ fn fill(template: &str, value: impl Fn(&str) -> String) -> String {
 /// Text as HTML, in elements and in attributes.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in motes::printable::printable_lines(text).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),

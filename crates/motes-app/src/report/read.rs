@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use motes::Summary;
 use motes::columns;
+use motes::printable::{Number, printable};
 use motes_models::registry;
 use serde_json::Value;
 
@@ -14,6 +15,9 @@ use super::stats::{Marginal, marginal};
 use super::thin::{Decimator, Moments, Smoothed, Thinned};
 use super::words;
 use crate::metrics;
+
+/// No run makes more steps: a browser counts no further than this.
+const LAST_STEP: u64 = 1 << 53;
 
 /// How much of a run goes into a report.
 #[derive(Clone, Copy, Debug)]
@@ -170,15 +174,16 @@ fn plain(value: &Value, most: usize) -> String {
         Value::String(s) => s.clone(),
         Value::Array(items) if items.is_empty() => "none".into(),
         Value::Array(items) => items.iter().map(|i| plain(i, most)).collect::<Vec<_>>().join(", "),
-        Value::Number(n) if n.is_f64() => n.as_f64().unwrap_or(f64::NAN).to_string(),
+        Value::Number(n) if n.is_f64() => Number(n.as_f64().unwrap_or(f64::NAN)).to_string(),
         other => other.to_string(),
     };
     short(&text, most)
 }
 
-/// A text from outside, without control characters and not too long.
+/// A text from outside, such as it can be shown and not too long.
 fn short(text: &str, most: usize) -> String {
-    let mut clean: String = text.chars().take(most).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let text = printable(text);
+    let mut clean: String = text.chars().take(most).collect();
     if text.chars().nth(most).is_some() {
         clean.pop();
         clean.push('…');
@@ -236,9 +241,12 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
         format!("cannot read {}: {e}; give a directory that `motes fit` named", path.display())
     };
     let mut file = File::open(&path).map_err(|e| failed(&e))?;
-    // A row that was being written when the run was killed may be cut within a number.
-    let cut = last_byte(&mut file).map_err(|e| failed(&e))? != Some(b'\n');
-    let mut reader = csv::ReaderBuilder::new().flexible(true).buffer_capacity(1 << 16).from_reader(file);
+    // A row that was being written when the run was killed may be cut within a number; what a run at work adds is
+    // left for the next report.
+    let (length, last) = last_byte(&mut file).map_err(|e| failed(&e))?;
+    let cut = last != Some(b'\n');
+    let mut reader =
+        csv::ReaderBuilder::new().flexible(true).buffer_capacity(1 << 16).from_reader(file.take(length));
     let header = reader.byte_headers().map_err(|e| failed(&e))?.clone();
     let names: Vec<String> = header.iter().map(|n| String::from_utf8_lossy(n).into_owned()).collect();
     if names.first().is_none_or(|n| n != "k") {
@@ -272,8 +280,19 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
         .collect();
     let mut pending: Option<csv::ByteRecord> = None;
     let mut record = csv::ByteRecord::new();
-    let mut take = |row: &csv::ByteRecord, run: &mut Run| {
-        let Some(k) = number(row, 0).filter(|k| *k >= 0.0).map(|k| k as u64) else { return };
+    let mut before: Option<u64> = None;
+    let mut take = |row: &csv::ByteRecord, run: &mut Run| -> Result<(), String> {
+        let first = row.get(0).unwrap_or_default();
+        let step = std::str::from_utf8(first).ok().and_then(|k| k.parse::<u64>().ok());
+        let Some(k) = step.filter(|k| *k <= LAST_STEP && before.is_none_or(|before| before < *k)) else {
+            let line = row.position().map_or(0, |p| p.line());
+            let shown = short(&String::from_utf8_lossy(first), 40);
+            return Err(match before {
+                Some(before) => format!("line {line} has step '{shown}' after step {before}"),
+                None => format!("line {line} has step '{shown}'"),
+            });
+        };
+        before = Some(k);
         run.reached = k;
         for t in &mut theta {
             let value = number(row, t.column).unwrap_or(f64::NAN);
@@ -289,19 +308,22 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
                 Drawn::Steps(i, rows) => rows.push(k, number(row, *i).unwrap_or(f64::NAN)),
             }
         }
+        Ok(())
     };
+    let damaged =
+        |what: String| format!("{} is damaged: {what}; put back the file that the run wrote", path.display());
     while reader.read_byte_record(&mut record).map_err(|e| failed(&e))? {
         // One row behind, so that the last can be left out.
         match &mut pending {
             Some(row) => {
-                take(row, run);
+                take(row, run).map_err(damaged)?;
                 std::mem::swap(row, &mut record);
             }
             None => pending = Some(record.clone()),
         }
     }
     if let Some(row) = pending.filter(|row| !cut && row.len() == names.len()) {
-        take(&row, run);
+        take(&row, run).map_err(damaged)?;
     }
     let summary = run.summary.as_ref();
     run.theta = theta
@@ -326,15 +348,17 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
     Ok(())
 }
 
-fn last_byte(file: &mut File) -> std::io::Result<Option<u8>> {
-    if file.seek(SeekFrom::End(0))? == 0 {
-        return Ok(None);
+/// How long a file is, and its last byte.
+fn last_byte(file: &mut File) -> std::io::Result<(u64, Option<u8>)> {
+    let length = file.seek(SeekFrom::End(0))?;
+    if length == 0 {
+        return Ok((0, None));
     }
     let mut byte = [0];
-    file.seek(SeekFrom::End(-1))?;
+    file.seek(SeekFrom::Start(length - 1))?;
     file.read_exact(&mut byte)?;
     file.rewind()?;
-    Ok(Some(byte[0]))
+    Ok((length, Some(byte[0])))
 }
 
 /// How many scalars an unfinished run has, whose summary would tell: those at the end that have well-known names.

@@ -9,6 +9,7 @@ use crate::Error;
 use crate::metrics::{Shown, shown};
 use crate::numbers::{grouped, thousands};
 use crate::show;
+use motes::printable::{Number, printable};
 use motes::sentence::{Face, render};
 
 /// At most this many components of theta have a column.
@@ -29,11 +30,12 @@ pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) ->
         rows[0].extend([name.clone(), "+/-".into()]);
     }
     rows[0].push("ESS".into());
-    rows[0].extend(measured.iter().map(|(_, shown)| shown.head()));
+    rows[0].extend(measured.iter().map(|(_, shown)| printable(&shown.head()).into_owned()));
     rows[0].push("verdict".into());
     for ((run, name), problem) in runs.iter().zip(names).zip(problems) {
         let s = run.summary.as_ref();
-        let number = |v: Option<f64>, decimals: usize| v.map_or("-".into(), |v| format!("{v:.decimals$}"));
+        let number =
+            |v: Option<f64>, decimals: usize| v.map_or("-".into(), |v| Number(v).with_decimals(decimals));
         let mut row = vec![
             name.clone(),
             thousands(&s.map_or(run.reached, |s| s.steps).to_string()),
@@ -48,7 +50,7 @@ pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) ->
             let value = s.and_then(|s| s.metrics.as_ref()?.get(name));
             row.push(value.map_or("-".into(), |v| shown.number(v)));
         }
-        let verdict = s.map(|s| s.diagnostics.verdict.clone());
+        let verdict = s.map(|s| printable(&s.diagnostics.verdict).into_owned());
         row.push(if problem.is_some() { "diverged".into() } else { verdict.unwrap_or("-".into()) });
         rows.push(row);
     }

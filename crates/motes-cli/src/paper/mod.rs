@@ -57,10 +57,9 @@ pub fn paper(args: PaperArgs) -> Result<Ended, String> {
         place.pages()
     })?;
     // That nobody reads it is no error.
-    let mut out = std::io::stdout();
-    lines.iter().for_each(|line| drop(writeln!(out, "{line}")));
+    lines.iter().for_each(|line| drop(crate::print(&format!("{line}\n"))));
     match ended {
-        Ended::Complete => drop(writeln!(out, "{}", place.dir.join("report.html").display())),
+        Ended::Complete => drop(crate::print(&format!("{}\n", place.dir.join("report.html").display()))),
         Ended::Early => say!(
             "stopped; the replicates that are done are kept in {}; go on with: {}",
             place.dir.display(),

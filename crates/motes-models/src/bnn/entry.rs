@@ -6,12 +6,12 @@ use std::sync::Arc;
 use motes::memory::{self, Shape};
 use motes::settings::{InitParticles, Preconditioner, Settings};
 use motes::{Model, Real};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Bnn, Labelled, Products};
-use crate::data::rows::{self, Remember, RowOptions, prepare};
-use crate::data::{self, Classification, ImageTask, Moments, TaskOptions, mnist};
+use crate::data::remember::Remember;
+use crate::data::rows::{self, RowOptions, prepare};
+use crate::data::{self, Classification, ImageTask, MOST_CLASSES, Moments, TaskOptions, mnist};
 use crate::options::{Flag, Table};
 use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Predictor, Problem, read};
 
@@ -98,8 +98,15 @@ impl registry::Entry for Entry {
         }))
     }
 
-    fn predictor(&self, data: &Value) -> Option<Box<dyn Predictor>> {
-        Some(Box::new(Inputs(Remember::deserialize(data).ok()?)))
+    fn predictor(&self, data: &Value) -> Result<Option<Box<dyn Predictor>>, String> {
+        let remember = Remember::read(NAME, data, 2..=MOST_CLASSES)?;
+        let width = (remember.inputs.checked_add(remember.classes.len()))
+            .and_then(|w| w.checked_mul(remember.hidden))
+            .filter(|width| *width > 0);
+        if width.is_none() || remember.intercept {
+            return Err(format!("data.hidden is {}, which describes no network", remember.hidden));
+        }
+        Ok(Some(Box::new(Inputs(remember))))
     }
 }
 
@@ -266,8 +273,15 @@ fn refuse_options_of_images(options: &Options) -> Result<(), Error> {
 /// A network of which not even one particle fits into memory is refused before it is built.
 fn refuse_too_large(hidden: usize, inputs: usize, classes: usize) -> Result<(), Error> {
     let d_x = hidden.saturating_mul(inputs + classes);
-    let shape =
-        Shape { d_theta: 2, d_x, groups: 1, buffers: 0, data_bytes: NAME_BYTES * d_x as u128, real_bytes: 8 };
+    let shape = Shape {
+        d_theta: 2,
+        d_x,
+        groups: 1,
+        buffers: 0,
+        numerical_m_step: false,
+        data_bytes: NAME_BYTES * d_x as u128,
+        real_bytes: 8,
+    };
     let one = Settings { particles: 1, ..Settings::default() };
     memory::check(shape, &one).map_err(|sentence| {
         let arithmetic = sentence.split(';').next().unwrap_or_default();

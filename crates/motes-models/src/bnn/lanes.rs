@@ -118,10 +118,13 @@ impl<F: Real> Terms<F> for &[Entry<F>] {
     }
 }
 
-/// Adds a pair of sums over rows of the panel to two rows of `out`, or writes them if `fresh`. With `FMA`, only under AVX2
-/// and FMA.
+/// Adds a pair of sums over rows of the panel to two rows of `out`, or writes them if `fresh`.
+///
+/// # Safety
+///
+/// With `FMA`, the processor must have AVX2 and FMA; so it is with all unsafe functions here.
 #[inline(always)]
-fn add_pair<F: Real, const FMA: bool, const L: usize, const NV: usize>(
+unsafe fn add_pair<F: Real, const FMA: bool, const L: usize, const NV: usize>(
     fresh: bool,
     terms: impl Terms<F>,
     panel: &[[[F; L]; NV]],
@@ -130,7 +133,7 @@ fn add_pair<F: Real, const FMA: bool, const L: usize, const NV: usize>(
     #[cfg(target_arch = "x86_64")]
     if FMA {
         if size_of::<F>() == 4 {
-            // SAFETY: a kernel with `FMA` runs only where the processor has AVX2 and FMA; four bytes are f32.
+            // SAFETY: `FMA` says that the processor has AVX2 and FMA; four bytes are f32.
             return unsafe { add_pair_f32(fresh, terms, panel, out) };
         }
         // SAFETY: the same, and eight bytes are f64.
@@ -244,7 +247,7 @@ impl Pick<'_> {
 }
 
 #[inline(always)]
-fn dense_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
+unsafe fn dense_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
     block: Block<'_, F>,
     panel: &[F],
     out: &mut [F],
@@ -257,15 +260,19 @@ fn dense_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
         match block.columns {
             Pick::From(first) => {
                 let (p, q) = (&p[first..][..panel.len()], &q[first..][..panel.len()]);
-                add_pair::<F, FMA, L, NV>(false, Successive(p, q), panel, out);
+                // SAFETY: what is asked of the caller.
+                unsafe { add_pair::<F, FMA, L, NV>(false, Successive(p, q), panel, out) };
             }
-            Pick::List(list) => add_pair::<F, FMA, L, NV>(false, Chosen(p, q, list), panel, out),
+            // SAFETY: the same.
+            Pick::List(list) => unsafe {
+                add_pair::<F, FMA, L, NV>(false, Chosen(p, q, list), panel, out);
+            },
         }
     }
 }
 
 #[inline(always)]
-fn packed_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
+unsafe fn packed_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
     fresh: bool,
     pairs: &[[F; 2]],
     panel: &[F],
@@ -274,12 +281,13 @@ fn packed_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
     let panel = panel.as_chunks::<L>().0.as_chunks::<NV>().0;
     let rows = out.as_chunks_mut::<L>().0.as_chunks_mut::<NV>().0.as_chunks_mut::<2>().0;
     for (pair, out) in pairs.chunks_exact(panel.len().max(1)).zip(rows) {
-        add_pair::<F, FMA, L, NV>(fresh, pair, panel, out);
+        // SAFETY: what is asked of the caller.
+        unsafe { add_pair::<F, FMA, L, NV>(fresh, pair, panel, out) };
     }
 }
 
 #[inline(always)]
-fn sparse_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
+unsafe fn sparse_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
     entries: &[Entry<F>],
     ends: &[u32],
     panel: &[F],
@@ -288,7 +296,9 @@ fn sparse_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
     let panel = panel.as_chunks::<L>().0.as_chunks::<NV>().0;
     let pairs = out.as_chunks_mut::<L>().0.as_chunks_mut::<NV>().0.as_chunks_mut::<2>().0;
     for (ends, out) in ends.windows(2).zip(pairs) {
-        add_pair::<F, FMA, L, NV>(false, &entries[ends[0] as usize..ends[1] as usize], panel, out);
+        let entries = &entries[ends[0] as usize..ends[1] as usize];
+        // SAFETY: what is asked of the caller.
+        unsafe { add_pair::<F, FMA, L, NV>(false, entries, panel, out) };
     }
 }
 
@@ -312,48 +322,51 @@ macro_rules! with_vectors {
 
 dispatch! {
     /// Adds the product of a dense block and a panel of `nv` vectors to the rows of `out`.
-    pub(super) fn dense<F: Real>(nv: usize, block: Block<'_, F>, panel: &[F], out: &mut [F]) = dense_kernel
+    pub(super) fn dense<F: Real>(nv: usize, block: Block<'_, F>, panel: &[F], out: &mut [F]) = unsafe dense_kernel
 }
 
 #[inline(always)]
-fn dense_kernel<F: Real, const FMA: bool>(nv: usize, block: Block<'_, F>, panel: &[F], out: &mut [F]) {
-    with_vectors!(dense_tile, F, nv, block, panel, out)
+unsafe fn dense_kernel<F: Real, const FMA: bool>(nv: usize, block: Block<'_, F>, panel: &[F], out: &mut [F]) {
+    // SAFETY: what is asked of the caller.
+    unsafe { with_vectors!(dense_tile, F, nv, block, panel, out) }
 }
 
 dispatch! {
     /// Adds the product of interleaved pairs of dense rows and a panel of `nv` vectors to the rows of `out`, or writes it
     /// there if `fresh`.
     pub(super) fn packed<F: Real>(nv: usize, fresh: bool, pairs: &[[F; 2]], panel: &[F], out: &mut [F])
-        = packed_kernel
+        = unsafe packed_kernel
 }
 
 #[inline(always)]
-fn packed_kernel<F: Real, const FMA: bool>(
+unsafe fn packed_kernel<F: Real, const FMA: bool>(
     nv: usize,
     fresh: bool,
     pairs: &[[F; 2]],
     panel: &[F],
     out: &mut [F],
 ) {
-    with_vectors!(packed_tile, F, nv, fresh, pairs, panel, out)
+    // SAFETY: what is asked of the caller.
+    unsafe { with_vectors!(packed_tile, F, nv, fresh, pairs, panel, out) }
 }
 
 dispatch! {
     /// Adds the product of sparse pairs of rows and a panel of `nv` vectors to the rows of `out`; pair i has the
     /// entries `ends[i]..ends[i + 1]`.
     pub(super) fn sparse<F: Real>(nv: usize, entries: &[Entry<F>], ends: &[u32], panel: &[F], out: &mut [F])
-        = sparse_kernel
+        = unsafe sparse_kernel
 }
 
 #[inline(always)]
-fn sparse_kernel<F: Real, const FMA: bool>(
+unsafe fn sparse_kernel<F: Real, const FMA: bool>(
     nv: usize,
     entries: &[Entry<F>],
     ends: &[u32],
     panel: &[F],
     out: &mut [F],
 ) {
-    with_vectors!(sparse_tile, F, nv, entries, ends, panel, out)
+    // SAFETY: what is asked of the caller.
+    unsafe { with_vectors!(sparse_tile, F, nv, entries, ends, panel, out) }
 }
 
 /// Calls a kernel with the number of lanes of type `$f`.

@@ -12,6 +12,7 @@ use std::str::FromStr;
 
 use motes::blocks::INLINE_NANOSECONDS;
 use motes::model::{Draws, MStep, Predictive};
+use motes::printable::Number;
 use motes::settings::unknown;
 use motes::{At, Gives, Model, ModelError, Real, Want};
 use serde::{Deserialize, Serialize};
@@ -210,7 +211,7 @@ fn check(rows: Labelled<'_>, inputs: usize, classes: usize, part: &str) -> Resul
             "feature {} of {part} row {} is {}; give numbers of a reasonable size",
             i % inputs,
             i / inputs,
-            features[i]
+            Number(features[i])
         ));
     }
     if let Some(i) = labels.iter().position(|l| usize::from(*l) >= classes) {

@@ -53,20 +53,35 @@ pub(super) struct Factors<F> {
 
 dispatch! {
     /// Writes a vector of lanes for each column, `width` numbers apart.
-    pub(super) fn to_lanes<F: Real>(rows: Rows<'_, F>, runs: &[Run], width: usize, out: &mut [F]) = to_lanes_kernel
+    pub(super) fn to_lanes<F: Real>(rows: Rows<'_, F>, runs: &[Run], width: usize, out: &mut [F])
+        = unsafe to_lanes_kernel
 }
 
+/// # Safety
+///
+/// With `FMA`, the processor must have AVX2 and FMA.
 #[inline(always)]
-fn to_lanes_kernel<F: Real, const FMA: bool>(rows: Rows<'_, F>, runs: &[Run], width: usize, out: &mut [F]) {
-    if size_of::<F>() == 4 {
-        to_lanes_of::<F, FMA, 8>(rows, runs, width, out);
-    } else {
-        to_lanes_of::<F, FMA, 4>(rows, runs, width, out);
+unsafe fn to_lanes_kernel<F: Real, const FMA: bool>(
+    rows: Rows<'_, F>,
+    runs: &[Run],
+    width: usize,
+    out: &mut [F],
+) {
+    // SAFETY: what is asked of the caller.
+    unsafe {
+        if size_of::<F>() == 4 {
+            to_lanes_of::<F, FMA, 8>(rows, runs, width, out);
+        } else {
+            to_lanes_of::<F, FMA, 4>(rows, runs, width, out);
+        }
     }
 }
 
+/// # Safety
+///
+/// With `FMA`, the processor must have AVX2 and FMA.
 #[inline(always)]
-fn to_lanes_of<F: Real, const FMA: bool, const L: usize>(
+unsafe fn to_lanes_of<F: Real, const FMA: bool, const L: usize>(
     rows: Rows<'_, F>,
     runs: &[Run],
     width: usize,
@@ -81,7 +96,8 @@ fn to_lanes_of<F: Real, const FMA: bool, const L: usize>(
                 for l in 0..L {
                     block[l].copy_from_slice(&w[l * inputs + run.column + i..][..L]);
                 }
-                let block = turned::<F, FMA, L>(block);
+                // SAFETY: what is asked of the caller.
+                let block = unsafe { turned::<F, FMA, L>(block) };
                 for (j, lanes) in block.iter().enumerate() {
                     out[(run.at + i + j) * width..][..L].copy_from_slice(lanes);
                 }
@@ -98,11 +114,14 @@ dispatch! {
     /// Writes the columns' gradient, given the likelihood's part as a vector of lanes for each, `width` numbers apart.
     pub(super) fn to_rows<F: Real>(
         lanes: &[F], width: usize, runs: &[Run], factors: Factors<F>, rows: Rows<'_, F>, grad: &mut [F],
-    ) = to_rows_kernel
+    ) = unsafe to_rows_kernel
 }
 
+/// # Safety
+///
+/// With `FMA`, the processor must have AVX2 and FMA.
 #[inline(always)]
-fn to_rows_kernel<F: Real, const FMA: bool>(
+unsafe fn to_rows_kernel<F: Real, const FMA: bool>(
     lanes: &[F],
     width: usize,
     runs: &[Run],
@@ -110,15 +129,21 @@ fn to_rows_kernel<F: Real, const FMA: bool>(
     rows: Rows<'_, F>,
     grad: &mut [F],
 ) {
-    if size_of::<F>() == 4 {
-        to_rows_of::<F, FMA, 8>(lanes, width, runs, factors, rows, grad);
-    } else {
-        to_rows_of::<F, FMA, 4>(lanes, width, runs, factors, rows, grad);
+    // SAFETY: what is asked of the caller.
+    unsafe {
+        if size_of::<F>() == 4 {
+            to_rows_of::<F, FMA, 8>(lanes, width, runs, factors, rows, grad);
+        } else {
+            to_rows_of::<F, FMA, 4>(lanes, width, runs, factors, rows, grad);
+        }
     }
 }
 
+/// # Safety
+///
+/// With `FMA`, the processor must have AVX2 and FMA.
 #[inline(always)]
-fn to_rows_of<F: Real, const FMA: bool, const L: usize>(
+unsafe fn to_rows_of<F: Real, const FMA: bool, const L: usize>(
     lanes: &[F],
     width: usize,
     runs: &[Run],
@@ -134,7 +159,8 @@ fn to_rows_of<F: Real, const FMA: bool, const L: usize>(
                 for j in 0..L {
                     block[j].copy_from_slice(&lanes[(run.at + i + j) * width..][..L]);
                 }
-                let block = turned::<F, FMA, L>(block);
+                // SAFETY: what is asked of the caller.
+                let block = unsafe { turned::<F, FMA, L>(block) };
                 for (l, part) in block.iter().enumerate() {
                     let at = l * inputs + run.column + i;
                     let (w, grad) = (&w[at..][..L], &mut grad[at..][..L]);
@@ -153,11 +179,15 @@ fn to_rows_of<F: Real, const FMA: bool, const L: usize>(
 }
 
 /// Rows as columns.
+///
+/// # Safety
+///
+/// With `FMA`, the processor must have AVX2 and FMA.
 #[inline(always)]
-fn turned<F: Real, const FMA: bool, const L: usize>(block: [[F; L]; L]) -> [[F; L]; L] {
+unsafe fn turned<F: Real, const FMA: bool, const L: usize>(block: [[F; L]; L]) -> [[F; L]; L] {
     #[cfg(target_arch = "x86_64")]
     if FMA && size_of::<F>() == 4 {
-        // SAFETY: a kernel with `FMA` runs only where the processor has AVX2; four bytes are f32.
+        // SAFETY: `FMA` says that the processor has AVX2; four bytes are f32.
         return unsafe { turned_f32(block) };
     }
     std::array::from_fn(|j| std::array::from_fn(|l| block[l][j]))
@@ -219,8 +249,13 @@ mod tests {
             let untouched: Vec<F> = normals(columns.len() * width, 2);
             for wide in [true, false] {
                 let mut panel = untouched.clone();
-                let to = if wide { to_lanes::<F> } else { to_lanes_kernel::<F, false> };
-                to(rows, &runs(&columns), width, &mut panel[8..]);
+                match wide {
+                    true => to_lanes(rows, &runs(&columns), width, &mut panel[8..]),
+                    // SAFETY: nothing is asked of the processor.
+                    false => unsafe {
+                        to_lanes_kernel::<F, false>(rows, &runs(&columns), width, &mut panel[8..])
+                    },
+                }
                 for (i, (row, before)) in
                     panel.chunks_exact(width).zip(untouched.chunks_exact(width)).enumerate()
                 {
@@ -236,8 +271,14 @@ mod tests {
                 }
                 let mut grad: Vec<F> = normals(units * inputs, 3);
                 let before = grad.clone();
-                let to = if wide { to_rows::<F> } else { to_rows_kernel::<F, false> };
-                to(&untouched[8..], width, &runs(&columns), factors, rows, &mut grad);
+                let (lanes, runs) = (&untouched[8..], runs(&columns));
+                match wide {
+                    true => to_rows(lanes, width, &runs, factors, rows, &mut grad),
+                    // SAFETY: nothing is asked of the processor.
+                    false => unsafe {
+                        to_rows_kernel::<F, false>(lanes, width, &runs, factors, rows, &mut grad)
+                    },
+                }
                 for at in 0..grad.len() {
                     let column = columns.iter().position(|c| *c as usize == at % inputs);
                     let expected = column.map_or(before[at], |i| {

@@ -4,7 +4,7 @@ use super::csv::{Instead, drop_option, list, quoted};
 use super::{DataError, Table};
 
 /// The most classes that a column may have: labels are bytes.
-const MOST_CLASSES: usize = 256;
+pub const MOST_CLASSES: usize = 256;
 /// A column of more classes than this is probably one of numbers, unless each has some rows.
 const FEW_CLASSES: usize = 20;
 const ROWS_OF_A_CLASS: usize = 5;

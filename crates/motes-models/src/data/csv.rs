@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use motes::did_you_mean;
+use motes::printable::printable;
 
 use super::idx::GZIP;
 use super::reading::room_for;
@@ -270,21 +271,12 @@ pub(super) fn quoted(value: &str) -> String {
     format!("'{}'", shown(value))
 }
 
-fn shown(value: &str) -> String {
+pub(super) fn shown(value: &str) -> String {
     const LONGEST: usize = 40;
-    let mut out = String::new();
-    for (i, c) in value.chars().enumerate() {
-        if i == LONGEST {
-            out.push_str("...");
-            break;
-        }
-        if c.is_control() {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
+    match value.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", printable(&value[..end])),
+        None => printable(value).into_owned(),
     }
-    out
 }
 
 /// The option that leaves a column out.

@@ -303,6 +303,10 @@ fn list(dir: &Path, paths: &mut Vec<PathBuf>) -> Result<(), DataError> {
     Ok(())
 }
 
+/// No format packs more pixels into a byte: deflate makes at most 1032 bytes of one, each of eight pixels, and a JPEG has at
+/// least a bit for each block of 64. A header that promises more is not worth the memory.
+const PIXELS_OF_BYTE: u128 = 8 * 1032;
+
 /// Decodes an image; whoever has a large one waits for `alone`.
 fn decode_one(path: &Path, channels: usize, alone: &Mutex<()>, out: &mut [u8]) -> Result<(), DataError> {
     let name = path.display().to_string();
@@ -313,6 +317,7 @@ fn decode_one(path: &Path, channels: usize, alone: &Mutex<()>, out: &mut [u8]) -
     let large_file = fs::metadata(path).is_ok_and(|m| u128::from(m.len()) > LARGE);
     let _turn = large_file.then(wait);
     let bytes = read_file(path, "")?;
+    let length = bytes.len();
     let mut reader = ImageReader::new(Cursor::new(bytes));
     if let Ok(format) = ImageFormat::from_path(path) {
         reader.set_format(format); // for what does not begin like any image
@@ -332,6 +337,9 @@ fn decode_one(path: &Path, channels: usize, alone: &Mutex<()>, out: &mut [u8]) -
     let _turn = (need > LARGE && !large_file).then(wait);
     if need > LARGE {
         room_for(need, &name, &format!("{width} x {height} pixels"), "give a smaller image")?;
+    }
+    if (width * height) as u128 > PIXELS_OF_BYTE * length as u128 {
+        return Err(broken(&format!("its {length} bytes cannot hold {width} x {height} pixels")));
     }
     let picture = DynamicImage::from_decoder(decoder).map_err(|e| broken(&e))?;
     let grey = !picture.color().has_color();

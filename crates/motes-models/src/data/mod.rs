@@ -5,6 +5,7 @@ mod csv;
 mod idx;
 mod images;
 mod reading;
+pub mod remember;
 mod resize;
 pub mod rows;
 mod split;
@@ -13,7 +14,7 @@ mod standardize;
 use sha2::{Digest, Sha256};
 
 pub use classification::{
-    Classification, Features, classification, classification_like, column, features, multiclass,
+    Classification, Features, MOST_CLASSES, classification, classification_like, column, features, multiclass,
 };
 pub use csv::{Table, read_table};
 pub use idx::{

@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
+use super::csv::{quoted, shown};
 use super::{
     Classification, DataError, Moments, Split, classification_like, read_table, sha256, train_test_split,
 };
@@ -67,14 +66,21 @@ pub fn prepare(
         ..options
     };
     note_dropped(notes, Path::new(name), all.rows_dropped);
-    let labelled: Vec<String> =
-        all.classes.iter().enumerate().map(|(label, class)| format!("'{class}' is {label}")).collect();
+    let labelled: Vec<String> = all
+        .classes
+        .iter()
+        .enumerate()
+        .map(|(label, class)| format!("{} is {label}", quoted(class)))
+        .collect();
     let (last, first) = labelled.split_last().ok_or("there are no classes; give more data")?;
     let joined = if first.len() == 1 { format!("{} and {last}", first[0]) } else { labelled.join(", ") };
-    notes.push(format!("{}: {joined}", all.target));
+    notes.push(format!("{}: {joined}", shown(&all.target)));
     let moments = standardize.then(|| Moments::of(&all.features, &all.feature_names)).transpose()?;
     if let Some(moments) = &moments {
         moments.apply(&mut all.features);
+    }
+    if moments.is_none() {
+        check_scale(&all, notes)?;
     }
     let rows = all.rows();
     let split = match options.test.clone() {
@@ -103,38 +109,33 @@ pub fn prepare(
     Ok(Prepared { all, split, moments, sha256: digest, options })
 }
 
+/// Features beyond this have no step size that suits them and the prior alike.
+const LARGEST: f64 = 1e15;
+/// Those beyond this make for small steps, which people should know.
+const LARGE: f64 = 1e4;
+
+/// Refuses columns that cannot be taken as they are, and warns of those that should not be.
+fn check_scale(all: &Classification, notes: &mut Vec<String>) -> Result<(), Error> {
+    let d = all.feature_names.len();
+    for (i, name) in all.feature_names.iter().enumerate() {
+        let largest = all.features.iter().skip(i).step_by(d).fold(0.0f64, |m, v| m.max(v.abs()));
+        let reaches = format!("column {} reaches {largest:.0e}", quoted(name));
+        let remedy = "rescale it or leave `no-standardize` out";
+        if largest > LARGEST {
+            return Err(format!("{reaches}, for which every step is too large or too small; {remedy}").into());
+        }
+        if largest > LARGE {
+            notes.push(format!("{reaches}, so steps will be very small; {remedy}"));
+        }
+    }
+    Ok(())
+}
+
 /// Says how many rows of a file were left out.
 pub fn note_dropped(notes: &mut Vec<String>, file: &Path, dropped: usize) {
     if dropped > 0 {
         notes.push(format!("{}: {dropped} rows with missing values were dropped", file.display()));
     }
-}
-
-/// How new rows become features of a fitted classifier; part of summary.json.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Remember {
-    /// The model's name.
-    pub model: String,
-    /// The column that is explained.
-    pub target: String,
-    /// In the order of their labels.
-    pub classes: Vec<String>,
-    /// The columns that features come from; images have none.
-    pub features: Vec<String>,
-    /// The training moments; `None` if features are taken as they are.
-    pub moments: Option<Moments>,
-    /// Whether a feature of ones is added.
-    pub intercept: bool,
-    /// Features, without that one.
-    pub inputs: usize,
-    /// Hidden units of a network.
-    pub hidden: usize,
-    /// Rows that were trained on.
-    pub train_rows: usize,
-    /// Rows that were tested on.
-    pub test_rows: usize,
-    /// Rows that were left out for missing values.
-    pub rows_dropped: usize,
 }
 
 /// Rows that were given in memory as a file of a run directory: every number comes back to the last bit.

@@ -112,7 +112,15 @@ impl registry::Entry for Entry {
 
     fn shape_before_data(&self, _options: &Table, real_bytes: usize) -> Shape {
         // How many images there are is not known before they are read.
-        Shape { d_theta: PARAMETERS, d_x: D_X, groups: 1, buffers: 0, data_bytes: 0, real_bytes }
+        Shape {
+            d_theta: PARAMETERS,
+            d_x: D_X,
+            groups: 1,
+            buffers: 0,
+            numerical_m_step: false,
+            data_bytes: 0,
+            real_bytes,
+        }
     }
 
     fn load(&self, options: Table, given: Given) -> Result<Arc<dyn Problem>, Error> {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use motes::settings::{InitParticles, Preconditioner};
 use motes::{Model, Real, Settings};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Logistic, Options as Prior, Prediction, predict};
-use crate::data::rows::{self, Remember, RowOptions, prepare};
+use crate::data::remember::Remember;
+use crate::data::rows::{self, RowOptions, prepare};
 use crate::data::{self, Classification, wisconsin};
 use crate::options::{Flag, Table};
 use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Predictor, Problem, read};
@@ -84,8 +84,12 @@ impl registry::Entry for Entry {
         }))
     }
 
-    fn predictor(&self, data: &Value) -> Option<Box<dyn Predictor>> {
-        Some(Box::new(Rows(Remember::deserialize(data).ok()?)))
+    fn predictor(&self, data: &Value) -> Result<Option<Box<dyn Predictor>>, String> {
+        let remember = Remember::read(NAME, data, 2..=2)?;
+        if remember.features.is_empty() || remember.hidden > 0 {
+            return Err("data does not describe the rows of a regression".into());
+        }
+        Ok(Some(Box::new(Rows(remember))))
     }
 }
 
@@ -218,6 +222,11 @@ impl Predictor for Rows {
 
     fn columns(&self) -> &[String] {
         &self.0.features
+    }
+
+    fn coordinates(&self) -> Option<Vec<String>> {
+        let intercept = self.0.intercept.then(|| "intercept".to_string());
+        Some(self.0.features.iter().cloned().chain(intercept).collect())
     }
 
     fn scale(&self, rows: &mut [f64]) {

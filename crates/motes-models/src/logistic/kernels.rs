@@ -5,6 +5,15 @@
 //! short loops, because one loop with a row's whole chain of dependences fills the processor's window: measured, a quarter slower.
 //!
 //! Vectors appear in plain loops only: a closure is a function of its own, without the target features.
+//!
+//! # Safety
+//!
+//! All unsafe functions ask for the same: that the processor has the instructions of the vectors they are for.
+
+#![expect(
+    unsafe_op_in_unsafe_fn,
+    reason = "whatever is done with a vector asks for what its function has asked for already"
+)]
 
 use std::mem::MaybeUninit;
 
@@ -70,21 +79,21 @@ pub(super) fn add_sums<F: Real>(sum: Sum, rows: View<'_, F>, x: &[F], out: &mut 
     }
 }
 
-dispatch! { fn add_sums_f32(sum: Sum, rows: View<'_, f32>, x: &[f32], out: &mut [f64]) = kernel_f32 }
-dispatch! { fn add_sums_f64(sum: Sum, rows: View<'_, f64>, x: &[f64], out: &mut [f64]) = kernel_f64 }
+dispatch! { fn add_sums_f32(sum: Sum, rows: View<'_, f32>, x: &[f32], out: &mut [f64]) = unsafe kernel_f32 }
+dispatch! { fn add_sums_f64(sum: Sum, rows: View<'_, f64>, x: &[f64], out: &mut [f64]) = unsafe kernel_f64 }
 
 #[inline(always)]
-fn kernel_f32<const FMA: bool>(sum: Sum, rows: View<'_, f32>, x: &[f32], out: &mut [f64]) {
+unsafe fn kernel_f32<const FMA: bool>(sum: Sum, rows: View<'_, f32>, x: &[f32], out: &mut [f64]) {
     if FMA { kernel::<Wide32>(sum, rows, x, out) } else { kernel::<[f32; 8]>(sum, rows, x, out) }
 }
 
 #[inline(always)]
-fn kernel_f64<const FMA: bool>(sum: Sum, rows: View<'_, f64>, x: &[f64], out: &mut [f64]) {
+unsafe fn kernel_f64<const FMA: bool>(sum: Sum, rows: View<'_, f64>, x: &[f64], out: &mut [f64]) {
     if FMA { kernel::<Wide64>(sum, rows, x, out) } else { kernel::<[f64; 4]>(sum, rows, x, out) }
 }
 
 #[inline(always)]
-fn kernel<V: Vector>(sum: Sum, rows: View<'_, V::Real>, x: &[V::Real], out: &mut [f64]) {
+unsafe fn kernel<V: Vector>(sum: Sum, rows: View<'_, V::Real>, x: &[V::Real], out: &mut [f64]) {
     let (columns, g, w) = (rows.columns, cast_slice::<_, V>(rows.g), cast_slice::<_, V>(rows.w));
     let width = sum.width(columns);
     // Tiles of like sizes: a short last one would cost as much in sums of lanes as a long one.
@@ -113,7 +122,7 @@ fn kernel<V: Vector>(sum: Sum, rows: View<'_, V::Real>, x: &[V::Real], out: &mut
 
 /// Adds a tile's sums for P particles.
 #[inline(always)]
-fn tile<V: Vector, const P: usize>(sum: Sum, g: &[V], w: &[V], x: [&[V::Real]; P], out: &mut [f64]) {
+unsafe fn tile<V: Vector, const P: usize>(sum: Sum, g: &[V], w: &[V], x: [&[V::Real]; P], out: &mut [f64]) {
     let mut buffers = [const { [const { MaybeUninit::<V>::uninit() }; TILE] }; P];
     let mut t = products(g, x, buffers.each_mut().map(|buffer| &mut buffer[..w.len()]));
     let columns = x[0].len();
@@ -141,14 +150,14 @@ fn tile<V: Vector, const P: usize>(sum: Sum, g: &[V], w: &[V], x: [&[V::Real]; P
 }
 
 #[inline(always)]
-fn shares<V: Vector>(t: &mut [V], w: &[V]) {
+unsafe fn shares<V: Vector>(t: &mut [V], w: &[V]) {
     for (t, w) in t.iter_mut().zip(w) {
         *t = t.share(*w);
     }
 }
 
 #[inline(always)]
-fn loss<V: Vector>(t: &mut [V], w: &[V]) -> f64 {
+unsafe fn loss<V: Vector>(t: &mut [V], w: &[V]) -> f64 {
     let scale = V::splat(V::Real::of(-std::f64::consts::LN_2));
     for t in &mut *t {
         *t = t.mul(scale);
@@ -180,7 +189,7 @@ macro_rules! with_constant {
 
 /// Fills each particle's buffer with t = g.x for every vector of rows in g.
 #[inline(always)]
-fn products<'a, V: Vector, const P: usize>(
+unsafe fn products<'a, V: Vector, const P: usize>(
     g: &[V],
     x: [&[V::Real]; P],
     mut t: [&'a mut [MaybeUninit<V>]; P],
@@ -198,7 +207,7 @@ fn products<'a, V: Vector, const P: usize>(
 }
 
 #[inline(always)]
-fn narrow_products<V: Vector, const D: usize>(g: &[V], x: &[V::Real], t: &mut [MaybeUninit<V>]) {
+unsafe fn narrow_products<V: Vector, const D: usize>(g: &[V], x: &[V::Real], t: &mut [MaybeUninit<V>]) {
     let mut wide = [V::splat(x[0]); D];
     for (wide, x) in wide.iter_mut().zip(x) {
         *wide = V::splat(*x);
@@ -224,7 +233,11 @@ fn narrow_products<V: Vector, const D: usize>(g: &[V], x: &[V::Real], t: &mut [M
 
 /// Some vectors of rows at a time share each coordinate of x, and particles share the rows.
 #[inline(always)]
-fn wide_products<V: Vector, const P: usize>(g: &[V], x: [&[V::Real]; P], t: &mut [&mut [MaybeUninit<V>]; P]) {
+unsafe fn wide_products<V: Vector, const P: usize>(
+    g: &[V],
+    x: [&[V::Real]; P],
+    t: &mut [&mut [MaybeUninit<V>]; P],
+) {
     let (columns, vectors) = (x[0].len(), t[0].len());
     let mut first = 0;
     while first < vectors {
@@ -244,7 +257,7 @@ fn wide_products<V: Vector, const P: usize>(g: &[V], x: [&[V::Real]; P], t: &mut
 }
 
 #[inline(always)]
-fn some_products<V: Vector, const P: usize, const R: usize>(
+unsafe fn some_products<V: Vector, const P: usize, const R: usize>(
     g: &[V],
     x: [&[V::Real]; P],
     t: &mut [&mut [MaybeUninit<V>]; P],
@@ -271,7 +284,7 @@ fn some_products<V: Vector, const P: usize, const R: usize>(
 
 /// Adds each column's sum of t times g to `out`, for some columns at a time: as many as registers can take.
 #[inline(always)]
-fn add_columns<V: Vector, const P: usize>(
+unsafe fn add_columns<V: Vector, const P: usize>(
     g: &[V],
     t: [&[V]; P],
     columns: usize,
@@ -288,7 +301,7 @@ fn add_columns<V: Vector, const P: usize>(
 }
 
 #[inline(always)]
-fn add_some_columns<V: Vector, const P: usize, const C: usize>(
+unsafe fn add_some_columns<V: Vector, const P: usize, const C: usize>(
     g: &[V],
     t: [&[V]; P],
     from: usize,
@@ -315,11 +328,16 @@ fn add_some_columns<V: Vector, const P: usize, const C: usize>(
 
 dispatch! {
     /// Adds 1 / (1 + 2^-t) over the particles to each row's sum, and raises `most` to the largest t.
-    pub(super) fn add_probabilities(rows: View<'_, f64>, x: &[f64], sums: &mut [f64], most: &mut [f64]) = kernel_probabilities
+    pub(super) fn add_probabilities(rows: View<'_, f64>, x: &[f64], sums: &mut [f64], most: &mut [f64]) = unsafe kernel_probabilities
 }
 
 #[inline(always)]
-fn kernel_probabilities<const FMA: bool>(rows: View<'_, f64>, x: &[f64], sums: &mut [f64], most: &mut [f64]) {
+unsafe fn kernel_probabilities<const FMA: bool>(
+    rows: View<'_, f64>,
+    x: &[f64],
+    sums: &mut [f64],
+    most: &mut [f64],
+) {
     if FMA {
         probabilities::<Wide64>(rows, x, sums, most)
     } else {
@@ -328,7 +346,12 @@ fn kernel_probabilities<const FMA: bool>(rows: View<'_, f64>, x: &[f64], sums: &
 }
 
 #[inline(always)]
-fn probabilities<V: Vector<Real = f64>>(rows: View<'_, f64>, x: &[f64], sums: &mut [f64], most: &mut [f64]) {
+unsafe fn probabilities<V: Vector<Real = f64>>(
+    rows: View<'_, f64>,
+    x: &[f64],
+    sums: &mut [f64],
+    most: &mut [f64],
+) {
     let g: &[V] = cast_slice(rows.g);
     let mut buffer = [const { MaybeUninit::<V>::uninit() }; TILE];
     for x in x.chunks_exact(rows.columns) {
@@ -360,7 +383,8 @@ mod tests {
                 for sum in [Sum::Gradient, Sum::Product, Sum::Loss, Sum::Both] {
                     let mut plain = vec![0.0; 5 * sum.width(columns)];
                     let mut chosen = plain.clone();
-                    kernel::<V>(sum, rows.all(), &x, &mut plain);
+                    // SAFETY: arrays need no instructions of their own.
+                    unsafe { kernel::<V>(sum, rows.all(), &x, &mut plain) };
                     add_sums(sum, rows.all(), &x, &mut chosen);
                     for (a, b) in plain.iter().zip(&chosen) {
                         assert!((a - b).abs() < tolerance * (1.0 + b.abs()), "{columns} {sum:?}: {a} {b}");
@@ -372,7 +396,8 @@ mod tests {
         check::<[f32; 8]>(1e-4);
         let all = Rows::<f64>::new(&[0.5, -2.0, 900.0, -900.0, 0.0], &[1, 0, 1, 1, 0], false);
         let (mut sums, mut most) = ([[0.0; 8]; 2], [[f64::NEG_INFINITY; 8]; 2]);
-        probabilities::<[f64; 4]>(all.all(), &[1.0, 2.0], &mut sums[0], &mut most[0]);
+        // SAFETY: the same.
+        unsafe { probabilities::<[f64; 4]>(all.all(), &[1.0, 2.0], &mut sums[0], &mut most[0]) };
         add_probabilities(all.all(), &[1.0, 2.0], &mut sums[1], &mut most[1]);
         assert_eq!(most[0], most[1]);
         for (a, b) in sums[0].iter().zip(sums[1]) {

@@ -6,11 +6,16 @@ use bytemuck::Pod;
 use motes::Real;
 
 /// Some numbers side by side. Methods must be inlined into a function that carries the target features.
+///
+/// # Safety
+///
+/// All unsafe methods ask for the same: that the processor has the instructions of the type. Arrays need none, [`Wide32`]
+/// and [`Wide64`] AVX2 and FMA.
 pub(super) trait Vector: Pod {
     type Real: Real;
     const LANES: usize;
 
-    fn splat(value: Self::Real) -> Self;
+    unsafe fn splat(value: Self::Real) -> Self;
     /// From a slice of as many numbers as there are lanes.
     #[inline(always)]
     fn read(from: &[Self::Real]) -> Self {
@@ -20,16 +25,16 @@ pub(super) trait Vector: Pod {
     fn write(self, to: &mut [Self::Real]) {
         bytemuck::cast_slice_mut(to).copy_from_slice(bytemuck::bytes_of(&self));
     }
-    fn add(self, other: Self) -> Self;
-    fn mul(self, other: Self) -> Self;
+    unsafe fn add(self, other: Self) -> Self;
+    unsafe fn mul(self, other: Self) -> Self;
     /// `self * a + b`.
-    fn mul_add(self, a: Self, b: Self) -> Self;
+    unsafe fn mul_add(self, a: Self, b: Self) -> Self;
     /// The larger, lane by lane; the second where the first is NaN.
-    fn max(self, other: Self) -> Self;
+    unsafe fn max(self, other: Self) -> Self;
     /// The sum of the lanes.
-    fn sum(self) -> Self::Real;
+    unsafe fn sum(self) -> Self::Real;
     /// weight / (1 + 2^self), to the last digit or two for any argument; NaN stays NaN.
-    fn share(self, weight: Self) -> Self;
+    unsafe fn share(self, weight: Self) -> Self;
 }
 
 macro_rules! portable {
@@ -39,27 +44,27 @@ macro_rules! portable {
             const LANES: usize = $lanes;
 
             #[inline(always)]
-            fn splat(value: $float) -> Self {
+            unsafe fn splat(value: $float) -> Self {
                 [value; $lanes]
             }
             #[inline(always)]
-            fn add(self, other: Self) -> Self {
+            unsafe fn add(self, other: Self) -> Self {
                 std::array::from_fn(|i| self[i] + other[i])
             }
             #[inline(always)]
-            fn mul(self, other: Self) -> Self {
+            unsafe fn mul(self, other: Self) -> Self {
                 std::array::from_fn(|i| self[i] * other[i])
             }
             #[inline(always)]
-            fn mul_add(self, a: Self, b: Self) -> Self {
+            unsafe fn mul_add(self, a: Self, b: Self) -> Self {
                 std::array::from_fn(|i| self[i] * a[i] + b[i])
             }
             #[inline(always)]
-            fn max(self, other: Self) -> Self {
+            unsafe fn max(self, other: Self) -> Self {
                 std::array::from_fn(|i| if self[i] > other[i] { self[i] } else { other[i] })
             }
             #[inline(always)]
-            fn sum(mut self) -> $float {
+            unsafe fn sum(mut self) -> $float {
                 let mut half = $lanes / 2;
                 while half > 0 {
                     for i in 0..half {
@@ -70,7 +75,7 @@ macro_rules! portable {
                 self[0]
             }
             #[inline(always)]
-            fn share(self, weight: Self) -> Self {
+            unsafe fn share(self, weight: Self) -> Self {
                 std::array::from_fn(|i| weight[i] / (1.0 + self[i].clamp(-$share, $share).exp2()))
             }
         }
@@ -95,7 +100,7 @@ pub(super) use avx2::{Wide32, Wide64};
 #[cfg(target_arch = "x86_64")]
 #[expect(
     clippy::undocumented_unsafe_blocks,
-    reason = "one argument for all: kernels name these types only where AVX2 and FMA have been found"
+    reason = "one argument for all: it is what the methods of these types ask for"
 )]
 mod avx2 {
     use std::arch::x86_64::*;
@@ -111,23 +116,23 @@ mod avx2 {
             const LANES: usize = $lanes;
 
             #[inline(always)]
-            fn splat(value: $float) -> Self {
+            unsafe fn splat(value: $float) -> Self {
                 unsafe { $splat(value) }
             }
             #[inline(always)]
-            fn add(self, other: Self) -> Self {
+            unsafe fn add(self, other: Self) -> Self {
                 unsafe { $add(self, other) }
             }
             #[inline(always)]
-            fn mul(self, other: Self) -> Self {
+            unsafe fn mul(self, other: Self) -> Self {
                 unsafe { $mul(self, other) }
             }
             #[inline(always)]
-            fn mul_add(self, a: Self, b: Self) -> Self {
+            unsafe fn mul_add(self, a: Self, b: Self) -> Self {
                 unsafe { $mul_add(self, a, b) }
             }
             #[inline(always)]
-            fn max(self, other: Self) -> Self {
+            unsafe fn max(self, other: Self) -> Self {
                 unsafe { $max(self, other) }
             }
         };
@@ -137,7 +142,7 @@ mod avx2 {
         wide!(__m256, f32, 8, _mm256_set1_ps _mm256_add_ps _mm256_mul_ps _mm256_fmadd_ps _mm256_max_ps);
 
         #[inline(always)]
-        fn sum(self) -> f32 {
+        unsafe fn sum(self) -> f32 {
             unsafe {
                 let v = _mm_add_ps(_mm256_castps256_ps128(self), _mm256_extractf128_ps::<1>(self));
                 let v = _mm_add_ps(v, _mm_movehl_ps(v, v));
@@ -146,11 +151,11 @@ mod avx2 {
         }
 
         #[inline(always)]
-        fn share(self, weight: Self) -> Self {
+        unsafe fn share(self, weight: Self) -> Self {
             let c = Self::splat;
-            // Adding this rounds to the nearest integer and leaves it in the low bits.
-            let round = c(12_582_912.0);
             unsafe {
+                // Adding this rounds to the nearest integer and leaves it in the low bits.
+                let round = c(12_582_912.0);
                 let t = _mm256_max_ps(c(-LIMIT_F32), _mm256_min_ps(c(LIMIT_F32), self));
                 let k = t.add(round);
                 let r = _mm256_sub_ps(t, _mm256_sub_ps(k, round));
@@ -170,7 +175,7 @@ mod avx2 {
         wide!(__m256d, f64, 4, _mm256_set1_pd _mm256_add_pd _mm256_mul_pd _mm256_fmadd_pd _mm256_max_pd);
 
         #[inline(always)]
-        fn sum(self) -> f64 {
+        unsafe fn sum(self) -> f64 {
             unsafe {
                 let v = _mm_add_pd(_mm256_castpd256_pd128(self), _mm256_extractf128_pd::<1>(self));
                 _mm_cvtsd_f64(_mm_add_sd(v, _mm_unpackhi_pd(v, v)))
@@ -178,10 +183,10 @@ mod avx2 {
         }
 
         #[inline(always)]
-        fn share(self, weight: Self) -> Self {
+        unsafe fn share(self, weight: Self) -> Self {
             let c = Self::splat;
-            let round = c(6_755_399_441_055_744.0);
             unsafe {
+                let round = c(6_755_399_441_055_744.0);
                 let t = _mm256_max_pd(c(-LIMIT_F64), _mm256_min_pd(c(LIMIT_F64), self));
                 let k = t.add(round);
                 let r = _mm256_sub_pd(t, _mm256_sub_pd(k, round));

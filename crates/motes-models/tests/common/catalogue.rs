@@ -1,7 +1,9 @@
 //! One short run for every algorithm and every setting that changes what a step computes.
 
 use motes::Settings;
-use motes::algorithms::{ABP, EM, IPLA, JOINT_MH, MARGINAL_MH, MEAN_FIELD, PGD, PMGD, PQN, SHORT_RUN, SOUL};
+use motes::algorithms::{
+    ABP, EM, IPLA, JOINT_MH, KIPLMC, MARGINAL_MH, MEAN_FIELD, PGD, PMGD, PQN, SHORT_RUN, SOUL,
+};
 use motes::settings::{InitParticles, JointUpdate, Preconditioner, StepDecay, WarmStart};
 
 use super::models::Gives;
@@ -33,7 +35,7 @@ pub fn catalogue(n: usize, steps: u64, h: f64, h_accept: f64) -> Vec<Entry> {
     let mut add = |name: &str, settings: Settings, gives: Gives| {
         list.push(Entry { name: name.into(), settings, gives, grouped: false });
     };
-    for algorithm in [&PGD, &IPLA, &PQN, &PMGD, &SOUL, &EM, &ABP] {
+    for algorithm in [&PGD, &IPLA, &KIPLMC, &PQN, &PMGD, &SOUL, &EM, &ABP] {
         add(&algorithm.to_string(), of(algorithm), Gives::All);
     }
     let init_particles = InitParticles::Value(0.5);
@@ -56,11 +58,13 @@ pub fn catalogue(n: usize, steps: u64, h: f64, h_accept: f64) -> Vec<Entry> {
     }
     let step_decay = Some(StepDecay { power: 0.6, scale: 3.0 });
     let grow = motes::settings::Growth(vec![(2, n + n / 2 + 1), (steps - 1, 2 * n + 3)]);
-    for algorithm in [&PGD, &PMGD, &SOUL, &MARGINAL_MH] {
+    for algorithm in [&PGD, &KIPLMC, &PMGD, &SOUL, &MARGINAL_MH] {
         let settings = Settings { step_decay, grow: grow.clone(), ..of(algorithm) };
         add(&format!("{algorithm}, decaying and growing"), settings, Gives::All);
     }
-    for (algorithm, warm) in [(&PGD, None), (&PMGD, Some(&PGD)), (&JOINT_MH, None), (&SOUL, Some(&PQN))] {
+    for (algorithm, warm) in
+        [(&PGD, None), (&KIPLMC, None), (&PMGD, Some(&PGD)), (&JOINT_MH, None), (&SOUL, Some(&PQN))]
+    {
         let warm_start = Some(WarmStart { algorithm: warm, steps: 4 });
         add(&format!("{algorithm}, warm-started"), Settings { warm_start, ..of(algorithm) }, Gives::All);
     }

@@ -138,6 +138,15 @@ impl<F: Real> Model<F> for Quiet<F> {
     fn m_step(&self) -> Option<&dyn MStep<F>> {
         Model::m_step(&self.0).map(|_| self as &dyn MStep<F>)
     }
+    fn prior(&self) -> Option<&dyn Draws<F>> {
+        Some(self)
+    }
+}
+
+impl<F: Real> Draws<F> for Quiet<F> {
+    fn map_normals(&self, theta: &[f64], _groups: &[u32], z: &mut [F]) {
+        z.iter_mut().for_each(|z| *z += F::of(2.0 * theta[0]));
+    }
 }
 
 impl<F: Real> MStep<F> for Quiet<F> {

@@ -1,6 +1,8 @@
 //! The regression table's rows: what is run, and what it must show.
 
-use motes::algorithms::{Algorithm, EM, IPLA, JOINT_MH, MARGINAL_MH, PGD, PMGD, PQN, SOUL};
+use motes::algorithms::{
+    ABP, Algorithm, EM, IPLA, JOINT_MH, KIPLMC, MARGINAL_MH, PGD, PMGD, PQN, SHORT_RUN, SOUL,
+};
 use motes::settings::{InitParticles, InitTheta, JointUpdate, Preconditioner};
 use motes::{Flow, Model, Real, Settings, StepInfo};
 use motes_models::Hierarchical;
@@ -14,6 +16,9 @@ pub struct Verdict {
     pub scores: Vec<f64>,
     pub wrong: Vec<String>,
 }
+
+/// Moves in a step of abp and short-run.
+const TRANSITIONS: i32 = 10;
 
 /// Replicates of a row, each with a seed of its own.
 const REPLICATES: u64 = 16;
@@ -82,9 +87,14 @@ impl Row {
             Preconditioner::Diagonal => 1.0,
             _ => return None,
         };
+        let theta = theory::ThetaStep { c: h * gradient_factor, q: 0.0 };
         match self.algorithm.name {
             "pgd" => Some(theory::pgd(gradient_factor, n, h, d)),
             "ipla" => Some(theory::ipla(n, h, d)),
+            "kiplmc" => Some(theory::kiplmc(n, h, d)),
+            "abp" => Some(theory::transitions(theta, true, n, h, d, TRANSITIONS)),
+            // The start is forgotten at these step sizes.
+            "short-run" => Some(theory::short_run(theta, true, n, h, d, (TRANSITIONS, 0.0))),
             "pqn" => Some(theory::pgd(1.0, n, h, d)),
             "pmgd" => Some(theory::pmgd(n, h, d)),
             "soul" => Some(theory::soul(gradient_factor, n, h, d)),
@@ -126,7 +136,8 @@ impl Row {
         let r2 = (1.0 - 2.0 * self.h).powi(2);
         let for_variance = 2.0 * (1.0 + r2) / (1.0 - r2) / (nd * 0.01f64.powi(2));
         // Noise of theta's own hides what is wrong with the particles' unless there is more to see.
-        let more = if self.algorithm == &IPLA { 8.0 } else { 1.0 };
+        let own_noise = self.algorithm == &IPLA || self.algorithm == &KIPLMC;
+        let more = if own_noise { 8.0 } else { 1.0 };
         let steps = (more * for_theta.max(for_variance) / REPLICATES as f64).max(50.0);
         let burn_in = (12.0 * expected.memory) as u64 + 10;
         Settings {
@@ -143,6 +154,7 @@ impl Row {
             init_theta: if self.start_is_computed() { InitTheta::Model } else { InitTheta::Value(9.0) },
             init_particles: InitParticles::Value(if quiet { 22.0 } else { 11.0 }),
             seed,
+            transitions: TRANSITIONS as u32,
             keep_clouds: 0,
             ..Settings::default()
         }
@@ -257,6 +269,9 @@ pub fn table() -> Vec<Row> {
     };
     // With many coordinates theta's own noise is nearly all that theta shows.
     grid(&few, &plain(&IPLA));
+    grid(&few, &plain(&KIPLMC));
+    grid(&few, &plain(&ABP));
+    grid(&[(1, [0.3, 0.6]), (3, [0.3, 0.35])], &plain(&SHORT_RUN));
     grid(&few, &diagonal(&PGD));
     grid(&few, &diagonal(&SOUL));
     grid(&[(3, [0.1, 0.6])], &|n, h, d| Row { numerical: true, ..row(&PMGD, n, h, d, true) });

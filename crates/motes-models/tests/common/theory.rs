@@ -87,6 +87,20 @@ pub fn ipla(n: usize, h: f64, d: usize) -> Stationary {
     langevin(ThetaStep { c: h * d as f64, q: 2.0 * h / n as f64 }, false, n, h, d)
 }
 
+/// KIPLMC as OBABO, for any friction: Cov(theta, m) = [L - (h^2/4) L P L]^-1 with L = N D [[1, -1], [-1, 2]], the precision of
+/// (theta, m), and P = diag(1/N, 1/(N D)).
+pub fn kiplmc(n: usize, h: f64, d: usize) -> Stationary {
+    let nd = (n * d) as f64;
+    let l = [[nd, -nd], [-nd, 2.0 * nd]];
+    let p = [1.0 / n as f64, 1.0 / nd];
+    let of =
+        |i: usize, j: usize| l[i][j] - 0.25 * h * h * (0..2).map(|k| l[i][k] * p[k] * l[k][j]).sum::<f64>();
+    let determinant = of(0, 0) * of(1, 1) - of(0, 1) * of(1, 0);
+    let (theta, mean) = (of(1, 1) / determinant, of(0, 0) / determinant);
+    let deviations = (1.0 - 1.0 / nd) / (2.0 * (1.0 - 0.5 * h * h));
+    Stationary { theta, x: mean + deviations, rho: 1.0 - h / 3.0 }
+}
+
 /// A step of theta, e' = (1 - c) e + c nu plus noise of variance q: c = h a for a gradient or Newton step, 1 for an M-step.
 #[derive(Clone, Copy, Debug)]
 pub struct ThetaStep {

@@ -8,6 +8,9 @@ use crate::state::Per;
 
 /// What an adaptive preconditioner remembers.
 pub(crate) const PRECONDITIONER: &str = "preconditioner";
+/// The velocities of the particles, and of theta.
+pub(crate) const VELOCITY: &str = "velocity";
+pub(crate) const THETA_VELOCITY: &str = "theta.velocity";
 /// The means and the (unconstrained) variances s of a variational Gaussian, D_x of each.
 pub(crate) const VARIATIONAL: &str = "variational";
 /// What Adam remembers of both where it moves them.
@@ -89,6 +92,12 @@ impl Composition {
             let width = crate::rules::memory_len(preconditioner, 1).max(least);
             list.push((PRECONDITIONER, Per::Theta, width));
         }
+        if let Rule::Kinetic { .. } = self.rule {
+            list.push((THETA_VELOCITY, Per::Theta, 1));
+        }
+        if let Move::Kinetic { .. } = self.movement {
+            list.push((VELOCITY, Per::Row, 1));
+        }
         if self.movement == Move::Variational {
             list.push((VARIATIONAL, Per::Coordinate, 2));
             list.push((VARIATIONAL_ADAM, Per::Coordinate, if settings.variational_adam { 4 } else { 0 }));
@@ -118,7 +127,7 @@ impl Composition {
     /// Whether theta must be made in a pass of its own before the particles move: a chain forgets the old cloud on its
     /// way, and an M-step may need all of it at once.
     pub(crate) fn theta_first(&self) -> bool {
-        let moves = matches!(self.movement, Move::Ula | Move::Mala);
+        let moves = matches!(self.movement, Move::Ula | Move::Mala | Move::Kinetic { .. });
         let forgets = matches!(self.movement, Move::Chain | Move::Transitions { .. } | Move::Fresh);
         self.order == Order::Together && (forgets || (moves && self.rule == Rule::MStep))
     }
@@ -136,6 +145,9 @@ impl Composition {
             }
             (Rule::Gradient { noise: true, .. }, Move::WholeCloud, _) => {
                 "accepting theta and the whole cloud together knows no noise on theta; leave that noise out"
+            }
+            (Rule::Kinetic { .. }, Move::WholeCloud, _) => {
+                "accepting theta and the whole cloud together needs a proposal that knows nothing of the past; leave velocities out"
             }
             (Rule::Gradient { .. } | Rule::Newton, Move::WholeCloud, Order::ParticlesFirst) => {
                 "accepting theta and the whole cloud together needs both from the old values; let them move together"
@@ -166,6 +178,7 @@ impl Settings {
             "init-particles" => now.has_cloud() && !now.draws_afresh(),
             "grow" | "warm-start" => now.keeps_particles(),
             "transitions" => matches!(now.movement, Move::Transitions { .. }),
+            "friction" => matches!(now.movement, Move::Kinetic { .. }),
             "encoder-rate" => now.movement == Move::Fresh,
             "adjust" => {
                 differ(Settings { adjust: true, ..self.clone() }, Settings { adjust: false, ..self.clone() })

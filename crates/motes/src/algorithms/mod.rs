@@ -6,6 +6,7 @@ mod composition;
 mod em;
 mod ipla;
 mod joint_mh;
+mod kiplmc;
 mod marginal_mh;
 mod mean_field;
 mod pgd;
@@ -16,11 +17,14 @@ mod soul;
 mod vae;
 
 pub use abp::ABP;
-pub(crate) use composition::{Collect, PRECONDITIONER, VARIATIONAL, VARIATIONAL_ADAM};
+pub(crate) use composition::{
+    Collect, PRECONDITIONER, THETA_VELOCITY, VARIATIONAL, VARIATIONAL_ADAM, VELOCITY,
+};
 pub use composition::{Composition, Order};
 pub use em::EM;
 pub use ipla::IPLA;
 pub use joint_mh::JOINT_MH;
+pub use kiplmc::KIPLMC;
 pub use marginal_mh::MARGINAL_MH;
 pub use mean_field::MEAN_FIELD;
 pub use pgd::PGD;
@@ -38,8 +42,21 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::settings::{Settings, unknown};
 
 /// All algorithms, in the order in which people are told of them.
-pub static ALGORITHMS: &[&Algorithm] =
-    &[&PGD, &IPLA, &PQN, &PMGD, &SOUL, &EM, &MEAN_FIELD, &MARGINAL_MH, &JOINT_MH, &ABP, &SHORT_RUN, &VAE];
+pub static ALGORITHMS: &[&Algorithm] = &[
+    &PGD,
+    &IPLA,
+    &KIPLMC,
+    &PQN,
+    &PMGD,
+    &SOUL,
+    &EM,
+    &MEAN_FIELD,
+    &MARGINAL_MH,
+    &JOINT_MH,
+    &ABP,
+    &SHORT_RUN,
+    &VAE,
+];
 
 /// An algorithm by name: what it is, and what it is made of.
 pub struct Algorithm {

@@ -3,14 +3,30 @@
 use serde::{Deserialize, Serialize};
 
 use crate::moves::shadow_acceptance;
+use crate::printable::Number;
 use crate::run::two_digits;
 use crate::settings::Settings;
 use crate::{Model, Real, State};
 
-/// Below this acceptance of a shadow MALA step, the step size is too large for the posterior to be trusted.
+/// Below this acceptance of a shadow MALA step, the step size is too large for the posterior to be trusted, however many
+/// coordinates there are.
 const SHADOW_FLOOR: f64 = 0.6;
 /// A proposed step size should be accepted at least this often.
 const SHADOW_GOAL: f64 = 0.8;
+/// This step size, in units of the posterior's variance, makes standard deviations 5 % too large.
+const CERTIFIED_STEP: f64 = 0.18;
+
+/// The acceptance of a shadow step below which unadjusted standard deviations of a group of d coordinates are more than 5 %
+/// off: for a Gaussian, 2 Phi(-sqrt(d h^3 / 2) / 2).
+fn shadow_floor(d: usize) -> f64 {
+    let a = (d as f64 * CERTIFIED_STEP.powi(3) / 2.0).sqrt() / 2.0;
+    // The complementary error function at a / sqrt(2), to seven digits (Abramowitz and Stegun 7.1.26).
+    let z = a / std::f64::consts::SQRT_2;
+    let t = 1.0 / (1.0 + 0.327_591_1 * z);
+    let series = [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592];
+    let polynomial = series.iter().fold(0.0, |sum, c| sum * t + c);
+    (polynomial * t * (-z * z).exp()).max(SHADOW_FLOOR)
+}
 /// A drift of theta by more standard deviations than this is one that a run has not got over.
 const DRIFT: f64 = 1.6;
 /// Below this acceptance an accept-reject chain stands still.
@@ -62,15 +78,17 @@ impl Diagnostics {
             shadow_acceptance: shadow_now,
             suggested_step_size: None,
         };
+        let floor = shadow_floor(model.d_x());
+        let goal = SHADOW_GOAL.max(0.5 * (1.0 + floor));
         let smaller = || {
             let halves = std::iter::successors(Some(h / 2.0), |h| Some(h / 2.0)).take(30);
-            let accepted = |h: &f64| shadow(*h).is_some_and(|s| s.forth >= SHADOW_GOAL);
+            let accepted = |h: &f64| shadow(*h).is_some_and(|s| s.forth >= goal);
             // A cloud that is too wide accepts almost any move inwards, so the model's own bound counts too.
             let safe = settings.auto_step_size(model);
             halves.into_iter().find(accepted).map(|h| two_digits(h.min(safe)))
         };
         let remedy = |suggestion: Option<f64>| match suggestion {
-            Some(h) => format!("try `step-size={h}`"),
+            Some(h) => format!("try `step-size={}`", Number(h)),
             None => "try a much smaller `step-size`".into(),
         };
         if let Some(rate) = judged.filter(|a| *a < STUCK) {
@@ -79,18 +97,20 @@ impl Diagnostics {
             diagnostics.verdict = "low-acceptance".into();
             diagnostics.suggested_step_size = suggestion;
             diagnostics.advice = Some(format!(
-                "only {:.1} % of moves were accepted with h = {h}, so the cloud hardly moves; {}",
+                "only {:.1} % of moves were accepted with h = {}, so the cloud hardly moves; {}",
                 100.0 * rate,
+                Number(h),
                 remedy(suggestion)
             ));
         } else if acceptance.is_none()
-            && let Some(a) = shadow_now.filter(|a| *a < SHADOW_FLOOR)
+            && let Some(a) = shadow_now.filter(|a| *a < floor)
         {
             let suggestion = smaller();
             diagnostics.verdict = "step-too-large".into();
             diagnostics.suggested_step_size = suggestion;
             diagnostics.advice = Some(format!(
-                "h = {h} is too large for these posteriors (an accept-reject step would keep {:.0} % of moves), so the cloud is biased; {}",
+                "h = {} is too large for these posteriors (an accept-reject step would keep {:.0} % of moves), so the cloud is biased; {}",
+                Number(h),
                 100.0 * a,
                 remedy(suggestion)
             ));
@@ -121,5 +141,17 @@ impl Diagnostics {
     pub fn worst_drift(&self) -> Option<(usize, f64)> {
         let known = self.drift.iter().enumerate().filter_map(|(i, drift)| Some((i, (*drift)?)));
         known.max_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shadow_floor;
+
+    #[test]
+    fn the_floor_certifies_five_percent() {
+        for (d, acceptance) in [(1, 0.978), (10, 0.931), (100, 0.787), (1000, 0.6)] {
+            assert!((shadow_floor(d) - acceptance).abs() < 1e-3, "{d}: {}", shadow_floor(d));
+        }
     }
 }

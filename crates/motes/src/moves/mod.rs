@@ -2,18 +2,20 @@
 
 mod chain;
 mod draws;
+mod kinetic;
 pub(crate) mod langevin;
 mod shadow;
 mod variational;
 mod whole_cloud;
 
+pub(crate) use kinetic::refreshed;
 pub use shadow::{Shadow, shadow_acceptance};
 pub(crate) use variational::{draw, softplus};
 
 use crate::settings::Settings;
 
 /// How particles move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Move {
     /// Every particle by the unadjusted Langevin kernel K_theta of eq. ULAkernel.
     Ula,
@@ -27,6 +29,11 @@ pub enum Move {
         count: u32,
         /// Whether particles start from the prior.
         fresh: bool,
+    },
+    /// Every particle by its velocity, which the gradient drives and friction and noise refresh.
+    Kinetic {
+        /// How fast velocities are forgotten.
+        friction: f64,
     },
     /// Every particle drawn from the model's inference network.
     Fresh,

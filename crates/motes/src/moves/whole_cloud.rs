@@ -52,18 +52,32 @@ impl<F: Real> Stepper<'_, F> {
             known(densities)?;
             slot[width - 1] = densities.iter().sum::<f64>() + log_kernel(x, z, grad, h);
             if collect == Collect::After {
-                kit.ask(At { x: z, ..at }, Want::nothing(scratch), Some(kit.summed(slot)))?;
+                match kit.ask(At { x: z, ..at }, Want::nothing(scratch), Some(kit.summed(slot))) {
+                    // A proposal where the model has no value is a rejection.
+                    Err(ModelError::Reject(_)) => slot[width - 2] = f64::NEG_INFINITY,
+                    other => {
+                        other?;
+                        slot[width - 2] = 0.0;
+                    }
+                }
             }
             Ok(())
         };
         for_each2(blocks.parallel, (&mut *z, blocks.rows * d), (&mut *slots, width), forward)
             .map_err(|trouble| trouble.at(k, h))?;
         let forward = sum_of_column(slots, width, width - 1);
+        let rejected = Moves { proposed: 1, ..Moves::default() };
+        if collect == Collect::After && sum_of_column(slots, width, width - 2) < 0.0 {
+            return Ok(rejected);
+        }
 
         let psi = &mut self.psi[..];
         psi.copy_from_slice(theta);
         let [memory] = recall(memory, [PRECONDITIONER]);
-        kit.update(k, sizes, (z, chosen), slots, psi, memory)?;
+        match kit.update(k, sizes, (z, chosen), slots, psi, memory) {
+            Err(Error::Rejected { .. }) if collect == Collect::After => return Ok(rejected),
+            other => other?,
+        }
 
         // Backward: the same sums for the move from (psi, Z) back to X. A Z that the model rejects is a rejection.
         let (z, psi) = (&*z, &*psi);

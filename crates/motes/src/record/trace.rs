@@ -12,6 +12,8 @@ pub struct TraceFile {
     path: PathBuf,
     file: BufWriter<File>,
     bytes: u64,
+    /// The run directory, locked too: whoever deletes the trace does not let a second writer in.
+    _run: Option<File>,
 }
 
 impl TraceFile {
@@ -39,21 +41,43 @@ impl TraceFile {
     /// [cut back](Self::cut_back).
     pub fn open(run: &Path) -> Result<Self, Error> {
         let path = run.join("trace.csv");
+        let lock = |file: &File| match file.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(Error::Settings(format!(
+                "another motes is writing to {}; wait for it, or stop it first",
+                run.display()
+            ))),
+            // A file system without locks is no reason not to run.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+        };
+        // Some systems open no directories.
+        let directory = File::open(run).ok();
+        directory.as_ref().map_or(Ok(()), lock)?;
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = open.map_err(Error::write(&path))?;
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::Settings(format!(
-                    "another motes is writing to {}; wait for it, or stop it first",
-                    run.display()
-                )));
-            }
-            // A file system without locks is no reason not to run.
-            Ok(()) | Err(TryLockError::Error(_)) => {}
-        }
+        lock(&file)?;
         sweep(run);
         let bytes = file.metadata().map_err(Error::read(&path))?.len();
-        Ok(TraceFile { path, file: BufWriter::with_capacity(1 << 16, file), bytes })
+        Ok(TraceFile { path, file: BufWriter::with_capacity(1 << 16, file), bytes, _run: directory })
+    }
+
+    /// Refuses to go on where the run directory was moved away, or its trace deleted or replaced: what is written from
+    /// now on would be half a run at the old place, or get into another's way.
+    pub fn is_in_place(&self) -> Result<(), Error> {
+        let there = fs::metadata(&self.path);
+        let same = match (&there, self.file.get_ref().metadata()) {
+            (Ok(there), Ok(ours)) => same_file(there, &ours),
+            (Err(e), _) => e.kind() != std::io::ErrorKind::NotFound,
+            // What cannot be told will show when it is written to.
+            _ => true,
+        };
+        match same {
+            true => Ok(()),
+            false => Err(Error::File {
+                path: self.path.clone(),
+                problem: "was moved, deleted or replaced while the run was writing to it; `resume()` the run where it is now, or `fit-again()`"
+                    .into(),
+            }),
+        }
     }
 
     /// How long the trace is, with what is still to be written.
@@ -74,6 +98,10 @@ impl TraceFile {
     /// Forgets what comes after the first `bytes`.
     pub fn cut_back(&mut self, bytes: u64) -> Result<(), Error> {
         if self.bytes < bytes {
+            if self.bytes == 0 {
+                // It was not there, or as good as not.
+                let _ = fs::remove_file(&self.path);
+            }
             return Err(Error::File {
                 path: self.path.clone(),
                 problem: format!("has lost rows ({} of {bytes} bytes are left); `fit-again()`", self.bytes),
@@ -90,11 +118,25 @@ impl TraceFile {
         self.file.write_all(rows).map_err(|e| Error::write(&self.path)(e))
     }
 
-    /// Brings all rows to the disk.
+    /// Brings all rows to the disk, if they still have their place there.
     pub fn sync(&mut self) -> Result<(), Error> {
         let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_data());
-        synced.map_err(Error::write(&self.path))
+        synced.map_err(Error::write(&self.path))?;
+        self.is_in_place()
     }
+}
+
+/// Whether two files are one.
+#[cfg(unix)]
+fn same_file(a: &fs::Metadata, b: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+/// Where that cannot be told: a file that is open can be neither moved nor replaced there.
+#[cfg(not(unix))]
+fn same_file(_: &fs::Metadata, _: &fs::Metadata) -> bool {
+    true
 }
 
 fn not_empty(run: &Path) -> Error {

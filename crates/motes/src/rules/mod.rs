@@ -9,6 +9,7 @@ pub(crate) use maximise::maximise;
 pub(crate) use precondition::adam_direction;
 pub use precondition::{memory_len, precondition};
 
+use crate::moves::langevin::Trouble;
 use crate::noise::Noise;
 use crate::settings::{Preconditioner, Settings};
 use crate::{Error, Model, Real};
@@ -22,6 +23,11 @@ pub enum Rule {
         preconditioner: Preconditioner,
         /// Whether theta gets Langevin noise too, sqrt(2h/N) standard normals.
         noise: bool,
+    },
+    /// A velocity of theta's own, which its mean gradient drives and friction and noise of variance 1/N refresh.
+    Kinetic {
+        /// How fast the velocity is forgotten.
+        friction: f64,
     },
     /// theta - h [sum of Hessians]^-1 sum of gradients (eq. newtonalg).
     Newton,
@@ -41,14 +47,14 @@ impl Rule {
     pub fn sums_len<F: Real>(self, model: &dyn Model<F>) -> usize {
         let d = model.d_theta();
         match self {
-            Rule::Gradient { .. } => d,
+            Rule::Gradient { .. } | Rule::Kinetic { .. } => d,
             Rule::Newton => d + d * d,
             Rule::MStep => model.m_step().map_or(0, |m| m.statistics_len()),
             Rule::ExactEm => 0,
         }
     }
 
-    /// Moves theta by the sums over all n particles. `memory` is the preconditioner's.
+    /// Moves theta by the sums over all n particles. `memory` is what the rule remembers.
     pub(crate) fn update<F: Real>(self, model: &dyn Model<F>, step: ThetaStep<'_>) -> Result<(), Error> {
         let ThetaStep { k, h, rate, encoder_rate, n, noise, sums, theta, memory } = step;
         let d = theta.len();
@@ -84,6 +90,20 @@ impl Rule {
                     theta.iter_mut().zip(w).for_each(|(t, w)| *t += scale * *w);
                 }
             }
+            Rule::Kinetic { friction } => {
+                let (keeps, stirs) = crate::moves::refreshed(friction, h);
+                let scale = stirs / (n as f64).sqrt();
+                let kick = |g: f64| 0.5 * h * g / n as f64;
+                for (v, g) in memory.iter_mut().zip(&sums[..d]) {
+                    *v = keeps * (*v + kick(*g)) + kick(*g);
+                }
+                let w = &mut sums[..d];
+                noise.normals_f64(k, 0, w);
+                for ((t, v), w) in theta.iter_mut().zip(memory).zip(w) {
+                    *v += scale * *w;
+                    *t += h * *v;
+                }
+            }
             Rule::Newton => {
                 let (gradient, hessian) = sums.split_at_mut(d);
                 hessian.iter_mut().for_each(|v| *v = -*v);
@@ -95,7 +115,7 @@ impl Rule {
             Rule::MStep => {
                 if let Some(m) = model.m_step() {
                     sums.iter_mut().for_each(|s| *s /= n as f64);
-                    m.m_step(sums, theta).map_err(|source| Error::Model { step: k, source })?;
+                    m.m_step(sums, theta).map_err(|source| Trouble::Model(source).at(k, h))?;
                 }
             }
             Rule::ExactEm => {

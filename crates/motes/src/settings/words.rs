@@ -228,7 +228,7 @@ impl FromStr for InitParticles {
 impl fmt::Display for InitParticles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            InitParticles::Value(v) => write!(f, "{v}"),
+            InitParticles::Value(v) => crate::printable::Number(*v).fmt(f),
             InitParticles::Prior => f.write_str("prior"),
         }
     }
@@ -271,8 +271,9 @@ impl InitTheta {
         model.start(seed, &mut theta, &mut buffers);
         match self {
             InitTheta::Value(value) => theta.fill(*value),
-            InitTheta::Vector(values) => theta.copy_from_slice(values),
-            InitTheta::Model => {}
+            // Of another length it is refused before a run begins.
+            InitTheta::Vector(values) if values.len() == theta.len() => theta.copy_from_slice(values),
+            InitTheta::Vector(_) | InitTheta::Model => {}
         }
         (theta, buffers)
     }

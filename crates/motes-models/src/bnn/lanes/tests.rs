@@ -28,14 +28,16 @@ fn both_instruction_sets_agree<F: Real>(tolerance: f64) {
             let start = normals::<F>(rows * width, 3);
             let (mut a, mut b) = (start.clone(), start);
             dense(nv, block, &panel, &mut a);
-            dense_kernel::<F, false>(nv, block, &panel, &mut b);
+            // SAFETY: nothing is asked of the processor.
+            unsafe { dense_kernel::<F, false>(nv, block, &panel, &mut b) };
             agree(&a, &b, tolerance);
         }
         let pairs = matrix.as_chunks::<2>().0;
         let (mut a, mut b) = (normals::<F>(rows * width, 4), normals::<F>(rows * width, 4));
         for fresh in [true, false] {
             packed(nv, fresh, &pairs[..rows / 2 * columns], &panel, &mut a);
-            packed_kernel::<F, false>(nv, fresh, &pairs[..rows / 2 * columns], &panel, &mut b);
+            // SAFETY: nothing is asked of the processor.
+            unsafe { packed_kernel::<F, false>(nv, fresh, &pairs[..rows / 2 * columns], &panel, &mut b) };
             agree(&a, &b, tolerance);
         }
         let entries: Vec<Entry<F>> = (0..25u32)
@@ -44,7 +46,8 @@ fn both_instruction_sets_agree<F: Real>(tolerance: f64) {
         let ends = [2, 9, 9, 25];
         let (mut a, mut b) = (normals::<F>(rows * width, 4), normals::<F>(rows * width, 4));
         sparse(nv, &entries, &ends, &panel, &mut a);
-        sparse_kernel::<F, false>(nv, &entries, &ends, &panel, &mut b);
+        // SAFETY: nothing is asked of the processor.
+        unsafe { sparse_kernel::<F, false>(nv, &entries, &ends, &panel, &mut b) };
         agree(&a, &b, tolerance);
 
         let (v, r) = (normals::<F>(2 * width, 5), normals::<F>(2 * 8, 6));

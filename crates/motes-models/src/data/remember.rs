@@ -1,0 +1,122 @@
+//! What a run remembers of its rows for later predictions: part of summary.json, and checked by everyone who reads it.
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Moments;
+
+/// How new rows become features of a fitted classifier; part of summary.json.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Remember {
+    /// The model's name.
+    pub model: String,
+    /// The column that is explained.
+    pub target: String,
+    /// In the order of their labels.
+    pub classes: Vec<String>,
+    /// The columns that features come from; images have none.
+    pub features: Vec<String>,
+    /// The training moments; `None` if features are taken as they are.
+    pub moments: Option<Moments>,
+    /// Whether a feature of ones is added.
+    pub intercept: bool,
+    /// Features, without that one.
+    pub inputs: usize,
+    /// Hidden units of a network.
+    pub hidden: usize,
+    /// Rows that were trained on.
+    pub train_rows: usize,
+    /// Rows that were tested on.
+    pub test_rows: usize,
+    /// Rows that were left out for missing values.
+    pub rows_dropped: usize,
+}
+
+impl Remember {
+    /// Reads what a run of a model with so many classes has kept. A file that was damaged or edited must not lead to
+    /// probabilities of something else: whatever contradicts the rest is named in a clause.
+    pub fn read(model: &str, data: &Value, classes: RangeInclusive<usize>) -> Result<Self, String> {
+        let it = Remember::deserialize(data).map_err(|e| format!("data: {e}"))?;
+        it.check(model, classes)?;
+        Ok(it)
+    }
+
+    fn check(&self, model: &str, classes: RangeInclusive<usize>) -> Result<(), String> {
+        let inputs = self.inputs;
+        if self.model != model {
+            return Err(format!("data.model is {:?} and the run is one of {model}", self.model));
+        }
+        if !classes.contains(&self.classes.len()) {
+            let (least, most) = classes.into_inner();
+            let wanted = if least == most { least.to_string() } else { format!("{least} to {most}") };
+            return Err(format!("data.classes has {} entries and {wanted} are expected", self.classes.len()));
+        }
+        for (name, list) in [("classes", &self.classes), ("features", &self.features)] {
+            let mut seen = HashSet::new();
+            if let Some(twice) = list.iter().find(|value| !seen.insert(*value)) {
+                return Err(format!("data.{name} has {twice:?} twice"));
+            }
+        }
+        if inputs == 0 {
+            return Err("data.inputs is 0".into());
+        }
+        // Images have no columns.
+        let mut lists = vec![("features", self.features.len(), !self.features.is_empty())];
+        if let Some(Moments { mean, std }) = &self.moments {
+            lists.extend([("moments.mean", mean.len(), true), ("moments.std", std.len(), true)]);
+            if let Some(wrong) = std.iter().find(|s| !(s.is_finite() && **s > 0.0)) {
+                return Err(format!("data.moments.std has {wrong:e}, which is no standard deviation"));
+            }
+        }
+        match lists.into_iter().find(|(_, length, there)| *there && *length != inputs) {
+            Some((name, length, _)) => {
+                Err(format!("data.{name} has {length} entries and data.inputs is {inputs}"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn good() -> Value {
+        json!({
+            "model": "logistic", "target": "y", "classes": ["0", "1"], "features": ["a", "b"],
+            "moments": {"mean": [1.0, 2.0], "std": [0.5, 4.0]}, "intercept": true, "inputs": 2, "hidden": 0,
+            "train_rows": 8, "test_rows": 2, "rows_dropped": 0
+        })
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_named() {
+        let read = |data: &Value| Remember::read("logistic", data, 2..=2);
+        assert!(read(&good()).is_ok());
+        for (place, value, said) in [
+            ("/model", json!("bnn"), "data.model is \"bnn\""),
+            ("/classes", json!(["0"]), "data.classes has 1 entries and 2 are expected"),
+            ("/classes", json!([]), "data.classes has 0 entries"),
+            ("/classes", json!(["0", "0"]), "data.classes has \"0\" twice"),
+            ("/features", json!(["a"]), "data.features has 1 entries and data.inputs is 2"),
+            ("/features", json!(["a", "a"]), "data.features has \"a\" twice"),
+            ("/inputs", json!(0), "data.inputs is 0"),
+            ("/inputs", json!(u64::MAX), "data.inputs is 18446744073709551615"),
+            ("/moments/mean", json!([1.0]), "data.moments.mean has 1 entries"),
+            ("/moments/std", json!([1.0, 2.0, 3.0]), "data.moments.std has 3 entries"),
+            ("/moments/std", json!([1.0, -2.0]), "data.moments.std has -2e0, which is no standard deviation"),
+            ("/moments/std", json!([0.0, 1.0]), "which is no standard deviation"),
+            ("/intercept", json!(3), "data: invalid type"),
+        ] {
+            let mut data = good();
+            *data.pointer_mut(place).unwrap() = value;
+            let refused = read(&data).expect_err(said);
+            assert!(refused.contains(said), "{refused}");
+        }
+        assert!(Remember::read("logistic", &Value::Null, 2..=2).is_err());
+    }
+}
