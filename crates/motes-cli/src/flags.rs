@@ -37,8 +37,13 @@ pub trait Rest: Args {
 impl<R: Rest> Args for OfModel<R> {
     fn augment_args(command: Command) -> Command {
         let of = |entry: &&dyn Entry| {
-            let command = with(Command::new(entry.name()).about(entry.about()), entry.flags());
-            let command = R::augment_args(with(command, &R::RUN()));
+            let run = R::RUN();
+            // Some commands lack what an option stands instead of.
+            let there = |name: &&str| run.iter().any(|flag| flag.name == *name);
+            let own =
+                entry.flags().iter().map(|flag| Flag { instead_of: flag.instead_of.filter(there), ..*flag });
+            let command = with(Command::new(entry.name()).about(entry.about()), &own.collect::<Vec<_>>());
+            let command = R::augment_args(with(command, &run)).about(entry.about());
             match R::HIDDEN {
                 Some(flag) => command.mut_arg(flag, |arg| arg.hide(true)),
                 None => command,

@@ -321,10 +321,16 @@ pub fn check(
     seed: u64,
 ) -> PyResult<Vec<(&'static str, f64, String, bool)>> {
     let trouble: Trouble = Arc::new(Mutex::new(None));
-    let model = problem.kind.posed(&trouble).double(&any()).map_err(|e| failure(e.into()))?;
-    let checks = py.detach(|| -> Result<_, motes::Error> {
-        Pool::new(Some(1))?.install(|| motes::check_model(&*model, seed))
-    });
+    let posed = problem.kind.posed(&trouble);
+    let checks = match posed.double(&any()) {
+        Ok(model) => py.detach(|| -> Result<_, motes::Error> {
+            Pool::new(Some(1))?.install(|| motes::check_model(&*model, seed))
+        }),
+        Err(_) => {
+            let model = posed.single(&any()).map_err(|e| failure(e.into()))?;
+            py.detach(|| Pool::new(Some(1))?.install(|| motes::check_single(&*model, seed)))
+        }
+    };
     if let Some(raised) = trouble.lock().unwrap_or_else(|p| p.into_inner()).take() {
         return Err(raised);
     }

@@ -2,7 +2,7 @@
 
 use crate::noise::{Noise, Purpose};
 use crate::settings::InitTheta;
-use crate::{At, Error, Model, ModelError, Want};
+use crate::{At, Error, Model, ModelError, Real, Want};
 
 /// Larger relative errors than this are reported as wrong; central differences of right gradients stay far below.
 const TOLERANCE: f64 = 1e-5;
@@ -20,16 +20,18 @@ pub struct Check {
     pub error: f64,
     /// Where it is and what was found there.
     pub place: String,
+    /// Up to which error the piece is right as far as differences can tell.
+    pub tolerance: f64,
 }
 
 impl Check {
     /// Whether the piece is right as far as differences can tell.
     pub fn passed(&self) -> bool {
-        self.error <= TOLERANCE
+        self.error <= self.tolerance
     }
 
     fn new(piece: &'static str) -> Self {
-        Check { piece, error: 0.0, place: String::new() }
+        Check { piece, error: 0.0, place: String::new(), tolerance: TOLERANCE }
     }
 
     fn compare(&mut self, given: f64, expected: f64, scale: f64, place: impl FnOnce() -> String) {
@@ -39,6 +41,51 @@ impl Check {
             self.place = format!("at {}: {given:.6e} given, {expected:.6e} expected", place());
         }
     }
+}
+
+/// What single precision leaves of a difference quotient.
+const SINGLE: f64 = 0.03;
+
+/// The same for a model that has single precision alone, where it starts: the slope of its log density along each gradient
+/// must be the gradient's length.
+pub fn check_single(model: &dyn Model<f32>, seed: u64) -> Result<Vec<Check>, Error> {
+    let given = model.gives().log_density.then_some(());
+    let remedy = "give it, or gradients in double precision";
+    crate::model::require(given, model.name(), "the check", "the log density", remedy)?;
+    along_gradients(model, seed).map_err(|source| Error::Model { step: 0, source })
+}
+
+fn along_gradients(model: &dyn Model<f32>, seed: u64) -> Result<Vec<Check>, ModelError> {
+    let of = |piece| Check { tolerance: SINGLE, ..Check::new(piece) };
+    let (mut of_theta, mut of_x) = (of("theta-gradient, along itself"), of("x-gradient, along itself"));
+    let (theta, buffers) = InitTheta::Model.of_model(model, seed);
+    let mut scratch = vec![0.0; model.scratch_len(1)];
+    for point in 0..POINTS {
+        let group = [((model.groups() as u64 - 1) * point / (POINTS - 1)) as u32];
+        let mut x = vec![0f32; model.d_x()];
+        Noise::new(seed, Purpose::Check).normals_f32(point, 0, &mut x);
+        let (mut gt, mut gx) = (vec![f64::NAN; theta.len()], vec![f32::NAN; x.len()]);
+        let at = At { buffers: &buffers, groups: &group, parallel: true, ..At::new(&theta, &x) };
+        model.evaluate(at, Want::gradients(&mut gt, &mut gx, &mut scratch))?;
+        let mut density = |theta: &[f64], x: &[f32]| {
+            let mut out = [f64::NAN];
+            let want = Want { log_density: Some(&mut out), ..Want::nothing(&mut scratch) };
+            model.evaluate(At { theta, x, ..at }, want).map(|()| out[0])
+        };
+        let norm = |squares: f64| squares.sqrt().max(f64::MIN_POSITIVE);
+        let length = norm(gt.iter().map(|g| g * g).sum());
+        let moved =
+            |by: f64| -> Vec<f64> { theta.iter().zip(&gt).map(|(t, g)| t + by * g / length).collect() };
+        let slope = (density(&moved(1e-3), &x)? - density(&moved(-1e-3), &x)?) / 2e-3;
+        of_theta.compare(length, slope, 0.0, || format!("group {}", group[0]));
+        let length = norm(gx.iter().map(|g| g.f64() * g.f64()).sum());
+        let moved = |by: f64| -> Vec<f32> {
+            x.iter().zip(&gx).map(|(x, g)| (x.f64() + by * g.f64() / length) as f32).collect()
+        };
+        let slope = (density(&theta, &moved(1e-2))? - density(&theta, &moved(-1e-2))?) / 2e-2;
+        of_x.compare(length, slope, 0.0, || format!("group {}", group[0]));
+    }
+    Ok(vec![of_theta, of_x])
 }
 
 /// Evaluates a model at single points, with buffers of its own.

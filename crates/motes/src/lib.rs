@@ -45,7 +45,7 @@ pub mod vmath;
 pub use algorithms::{ALGORITHMS, Algorithm};
 pub use averages::Averages;
 pub use blocks::Pool;
-pub use check::{Check, check_model};
+pub use check::{Check, check_model, check_single};
 pub use cloud::Cloud;
 pub use diagnostics::{BatchMeans, Diagnostics};
 pub use error::{Error, ModelError, did_you_mean};

@@ -110,16 +110,15 @@ impl registry::Entry for Entry {
         &SCALARS
     }
 
-    fn shape_before_data(&self, options: &Table, real_bytes: usize) -> Shape {
-        let groups = options.get("images").and_then(Value::as_u64).map_or(1, |m| m as usize);
-        let data_bytes = (groups as u128).saturating_mul((SIDE * SIDE) as u128);
+    fn shape_before_data(&self, _options: &Table, real_bytes: usize) -> Shape {
+        // How many images there are is not known before they are read.
         Shape {
             d_theta: PARAMETERS,
             d_x: D_X,
-            groups,
+            groups: 1,
             buffers: 0,
             numerical_m_step: false,
-            data_bytes,
+            data_bytes: 0,
             real_bytes,
         }
     }
