@@ -36,9 +36,14 @@ pub trait Rest: Args {
 impl<R: Rest> Args for OfModel<R> {
     fn augment_args(command: Command) -> Command {
         let of = |entry: &&dyn Entry| {
-            let command = with(Command::new(entry.name()), entry.flags());
+            // A command that has only some of a run's flags has nothing to say about the others.
+            let (own, run) = (entry.flags(), R::RUN());
+            let there = |name: &&str| own.iter().chain(&run).any(|flag| flag.name == *name);
+            let own: Vec<Flag> =
+                own.iter().map(|flag| Flag { instead_of: flag.instead_of.filter(there), ..*flag }).collect();
+            let command = with(Command::new(entry.name()), &own);
             // Last, for what documents the rest of the flags would be taken for it.
-            let command = R::augment_args(with(command, &R::RUN())).about(entry.about()).long_about(None);
+            let command = R::augment_args(with(command, &run)).about(entry.about()).long_about(None);
             match R::HIDDEN {
                 Some(flag) => command.mut_arg(flag, |arg| arg.hide(true)),
                 None => command,

@@ -519,7 +519,7 @@ fn bad_input_ends_in_one_sentence() {
     damage("a/config.toml", b"\xff\xfe", &["a/config.toml cannot be understood", ";"]);
     damage("a/summary.json", b"{\"model\":", &["a/summary.json cannot be understood", "`motes resume`"]);
     let short = summary(&place.path("a")).to_string().replace("\"names\":[\"theta\"]", "\"names\":[]");
-    damage("a/summary.json", short.as_bytes(), &["theta.names has 0 entries", "`motes resume`"]);
+    damage("a/summary.json", short.as_bytes(), &["theta.last has 1 entries", "`motes resume`"]);
     damage("a/trace.csv", b"", &["a/trace.csv", ";"]);
     damage("a/trace.csv", b"x,y\n1,2\n", &["a/trace.csv", "column k"]);
     damage("a/posterior.npz", b"PK", &["a/posterior.npz is not an npz archive", "`motes resume a`"]);
