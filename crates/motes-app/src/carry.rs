@@ -96,7 +96,7 @@ pub fn carry_out<F: Real>(
         Length::Seconds(budget) => for_a_time(budget, &mut job, model, &mut state, &mut place, (watch, stop)),
     };
     watch.over();
-    let ran = ran.map_err(|e| blame_start(e, &job, model));
+    let ran = ran.map_err(|e| blame_start(as_kept(e, &place), &job, model));
     let mut note = |warning: Option<String>, watch: &mut dyn Watch<F>| {
         warning.iter().for_each(|line| watch.warn(line));
         notes.extend(warning);
@@ -138,6 +138,18 @@ pub fn carry_out<F: Real>(
         }
     };
     Ok(Outcome { job, state, summary, seconds, ended, dir, trace, notes })
+}
+
+/// A divergence of a run that has not written a checkpoint yet does not speak of any.
+fn as_kept(mut error: Error, place: &Place) -> Error {
+    use motes::Error::{Diverged, Rejected};
+    if let Error::Run(Diverged { kept, .. } | Rejected { kept, .. }) = &mut error
+        && let Place::Directory(directory) = place
+    {
+        let mut files = std::fs::read_dir(directory.path().join("checkpoint")).into_iter().flatten();
+        *kept = files.next().is_some();
+    }
+    error
 }
 
 /// A divergence is made again for at most so many steps.

@@ -8,8 +8,10 @@ use motes::record::Recording;
 use motes::settings::{
     Growth, InitParticles, InitTheta, JointUpdate, Preconditioner, Settings, StepDecay, WarmStart,
 };
+use motes_models::options::{self, Kind, Setting, with_guess};
 use motes_models::registry::{Defaults, Precision, ThetaRate};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::Error;
 
@@ -17,7 +19,7 @@ motes_models::options! {
     /// The choices for a run.
     pub struct Choices {
         "Algorithm" {
-            /// pgd, ipla, kiplmc, pqn, pmgd, soul, em, mean-field, marginal-mh, joint-mh, abp, short-run or vae [default: pgd]
+            /// {algorithms} [default: pgd]
             algorithm: &'static Algorithm => "NAME";
             /// The number of particles N [default: by model]
             particles: usize => "N";
@@ -33,25 +35,25 @@ motes_models::options! {
             grow: Growth => "k:N,...";
             /// What multiplies the theta-gradient: none, diagonal, adagrad, rmsprop or adam [default: by model]
             preconditioner: Preconditioner => "NAME";
-            /// Accept or reject each particle's move, in each group by itself (MALA; pgd, ipla, pqn, pmgd)
+            /// Accept or reject each particle's move, in each group by itself (MALA; {takers})
             adjust: bool => "BOOL";
             /// Unadjusted steps before any accept-reject begins [default: half the burn-in]
             adjust_after: u64 => "A";
-            /// The theta-update of joint-mh: pgd or pqn [default: pgd]
+            /// The theta-update of {takers}: pgd or pqn [default: pgd]
             joint_update: JointUpdate => "NAME";
             /// Make K steps with a single particle first, and start from where it ends
             warm_start: WarmStart => "[ALG:]1xK";
             /// Move B groups in each step, or take B data terms where there is one group, and rescale to all of them
             batch: usize => "B";
-            /// Moves of each particle in a step (abp, short-run) [default: 10]
+            /// Moves of each particle in a step ({takers}) [default: 10]
             transitions: u32 => "n";
-            /// How fast velocities are forgotten (kiplmc) [default: 1]
+            /// How fast velocities are forgotten ({takers}) [default: 1]
             friction: f64 => "G" signed;
-            /// The learning rate of an inference network (vae) [default: 0.001]
+            /// The learning rate of an inference network ({takers}) [default: 0.001]
             encoder_rate: f64 => "R" signed;
             /// The step size of theta, where it follows its gradient [default: h]
             theta_rate: f64 => "R" signed;
-            /// Move the Gaussian of mean-field by Adam [default: by model]
+            /// Move the Gaussian of {takers} by Adam [default: by model]
             variational_adam: bool => "BOOL";
             /// The initial value of all components of theta, or a file of one number a line [default: the model's own]
             init_theta: StartTheta => "X|FILE" signed;
@@ -98,7 +100,10 @@ impl FromStr for StepSize {
         match text.parse() {
             Ok(h) => Ok(StepSize::Value(h)),
             Err(_) if text == "auto" => Ok(StepSize::Auto),
-            Err(_) => Err(format!("'{text}' is neither a number nor auto; write for example 0.01")),
+            Err(_) => {
+                let problem = format!("'{text}' is neither a number nor auto; write for example 0.01");
+                Err(with_guess(problem, text, &["auto"]))
+            }
         }
     }
 }
@@ -124,7 +129,24 @@ impl From<StepSize> for NumberOrWord {
     }
 }
 
-motes_models::settings!(StepSize: Text, StartTheta: Text);
+motes_models::settings!(StepSize: Text);
+
+impl Setting for StartTheta {
+    const KIND: Kind = Kind::Text;
+
+    fn parse(text: &str) -> Result<Value, String> {
+        text.parse::<StartTheta>().map(|v| v.write())
+    }
+
+    /// Numbers alone: a config that named a file would depend on what is in it.
+    fn read(value: &Value) -> Result<Self, String> {
+        options::read(value, "a number or a list of numbers")
+    }
+
+    fn write(&self) -> Value {
+        options::write(self)
+    }
+}
 
 /// Where theta starts, as it is written: a number for all components, or a list of one for each, which flags name by a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -205,6 +227,11 @@ impl FromStr for StartTheta {
     }
 }
 
+/// Whether a choice means anything to an algorithm; without a cloud there is none to keep.
+fn takes(named: &Settings, key: &str) -> bool {
+    named.takes(key) && (key != "keep-clouds" || named.has_cloud())
+}
+
 impl Choices {
     /// These choices, and the other's where there are none.
     pub fn or(&self, other: &Choices) -> Choices {
@@ -217,7 +244,7 @@ impl Choices {
     pub fn make_way_for(&mut self, flags: &Choices) {
         if let Some(algorithm) = flags.algorithm.filter(|a| Some(*a) != self.algorithm) {
             (self.preconditioner, self.adjust, self.adjust_after) = (None, None, None);
-            (self.joint_update, self.init_theta) = (None, None);
+            self.joint_update = None;
             self.leave_to(algorithm);
         }
     }
@@ -226,7 +253,7 @@ impl Choices {
     pub fn leave_to(&mut self, algorithm: &'static Algorithm) {
         let named = self.named(algorithm);
         let mut table = self.table();
-        table.retain(|key, _| named.takes(key));
+        table.retain(|key, _| takes(&named, key));
         *self = Choices::of(&table).expect("choices that were made before");
     }
 
@@ -242,7 +269,7 @@ impl Choices {
         for (key, value) in self.table() {
             // What is written out as not chosen.
             let not_chosen = value == false || value == "none";
-            if named.takes(&key) || not_chosen {
+            if takes(named, &key) || not_chosen {
                 continue;
             }
             return Err(match key.as_str() {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::Error;
 use crate::choices::Choices;
-use crate::text;
+use crate::{job, text};
 
 /// The version of the file format; others are refused.
 pub const VERSION: u64 = 2;
@@ -28,6 +28,15 @@ pub struct Config {
 }
 
 impl Config {
+    /// Reads the config of a run directory.
+    pub fn of_run(dir: &Path) -> Result<Config, Error> {
+        let file = dir.join("config.toml");
+        match file.exists() {
+            true => Config::read(&file),
+            false => Err(not_a_run(dir)),
+        }
+    }
+
     /// Reads a config file.
     pub fn read(path: &Path) -> Result<Config, Error> {
         let mut config = Config::parse(&text::read(path)?).map_err(|e| e.within(path.display()))?;
@@ -50,8 +59,15 @@ impl Config {
                 return Err(format!("it names no model; add model = \"...\" with one of {names}").into());
             }
         };
+        let in_line = |table: Option<&str>, key: &str, error: Error| match text::line_of(file, table, key) {
+            Some(line) => error.within(format_args!("line {line}")),
+            None => error,
+        };
         let data_sha256 = match table.remove("data-sha256") {
-            Some(value) => Some(String::read(&value).map_err(|problem| setting("data-sha256", problem))?),
+            Some(value) => Some(
+                String::read(&value)
+                    .map_err(|problem| in_line(None, "data-sha256", setting("data-sha256", problem)))?,
+            ),
             None => None,
         };
         let inner = |value: Option<Value>, name: &str| match value {
@@ -64,16 +80,22 @@ impl Config {
         let run = inner(table.remove("run"), "run")?;
         let options = inner(table.remove(&model), &model)?;
         if let Some((key, value)) = table.iter().next() {
+            if registry::find(&model).is_none() && registry::find(key).is_some() {
+                // The table of a model shows that a built-in one is meant.
+                return Err(in_line(None, "model", job::no_model(&model)));
+            }
             let place = if value.is_object() { None } else { home(key, &model) };
-            return Err(match place {
+            let problem = match place {
                 Some(place) => {
                     format!("the setting '{key}' stands above all tables; put it below [{place}]").into()
                 }
                 None => unknown(key, ["version", "model", "data-sha256", "run", &model]),
-            });
+            };
+            return Err(in_line(None, key, problem));
         }
-        refuse_misplaced(&run, "run", &model)?;
-        refuse_misplaced(&options, &model, &model)?;
+        for (inner, name) in [(&run, "run"), (&options, &model)] {
+            check_settings(inner, name, &model).map_err(|(key, e)| in_line(Some(name), &key, e))?;
+        }
         Ok(Config { model, data_sha256, run: Choices::of(&run)?, options })
     }
 
@@ -160,6 +182,15 @@ impl Config {
     }
 }
 
+/// What is said of a directory without a config.
+pub fn not_a_run(dir: &Path) -> Error {
+    format!(
+        "{} is not a run directory (it has no config.toml); give a directory that `motes fit` named",
+        dir.display()
+    )
+    .into()
+}
+
 fn has(flags: &[Flag], name: &str) -> bool {
     flags.iter().any(|flag| flag.name == name)
 }
@@ -181,21 +212,31 @@ fn home<'a>(key: &str, model: &'a str) -> Option<&'a str> {
     registry::find(model).filter(|entry| has(entry.flags(), key)).map(|_| model)
 }
 
-/// Refuses settings that a table does not have, and says where they belong or what was meant.
-fn refuse_misplaced(table: &Table, name: &str, model: &str) -> Result<(), Error> {
+/// Refuses the first setting that a table does not have, and says where it belongs or what was meant, or whose value is
+/// none.
+fn check_settings(table: &Table, name: &str, model: &str) -> Result<(), (String, Error)> {
     let flags: &[Flag] = match registry::find(model) {
         _ if name == "run" => Choices::flags(),
         Some(entry) => entry.flags(),
         None => return Ok(()), // a model of somebody's own
     };
-    let Some(key) = table.keys().find(|key| !has(flags, key)) else { return Ok(()) };
-    if let Some(place) = home(key, model) {
-        return Err(format!("the setting '{key}' stands below [{name}]; put it below [{place}]").into());
+    for (key, value) in table {
+        let problem = match flags.iter().find(|flag| flag.name == key) {
+            Some(flag) => match (flag.check)(value) {
+                Ok(()) => continue,
+                Err(problem) => setting(key, problem),
+            },
+            None => match (home(key, model), owners(key)) {
+                (Some(place), _) => {
+                    format!("the setting '{key}' stands below [{name}]; put it below [{place}]").into()
+                }
+                (None, owners) if owners.is_empty() => unknown(key, flags.iter().map(|flag| flag.name)),
+                (None, owners) => belongs(key, &owners, model),
+            },
+        };
+        return Err((key.clone(), problem));
     }
-    match owners(key) {
-        owners if owners.is_empty() => Err(unknown(key, flags.iter().map(|flag| flag.name))),
-        owners => Err(belongs(key, &owners, model)),
-    }
+    Ok(())
 }
 
 /// The models that have an option.

@@ -17,7 +17,7 @@ use crate::config::Config;
 /// More threads than any machine has cores only take long to start.
 const MAX_THREADS: usize = 1024;
 /// Where time is the limit, no number of steps is.
-const UNBOUNDED: u64 = 1 << 52;
+pub(crate) const UNBOUNDED: u64 = 1 << 52;
 
 /// The precisions that a problem can be built in.
 pub trait Precise: Real {
@@ -84,6 +84,10 @@ impl Length {
     /// The settings that the choices amount to.
     fn settings(&self, choices: &Choices, defaults: &Defaults) -> Result<Settings, Error> {
         match self {
+            // What a run for a time that was killed leaves in its config.
+            Length::Steps if choices.steps == Some(UNBOUNDED) => Err(
+                "it was to run for a given time and was killed, and a time cannot be split over two processes; remove it and run it again".into(),
+            ),
             Length::Steps => choices.settings(defaults),
             Length::Seconds(_) => Choices { steps: Some(UNBOUNDED), ..choices.clone() }.settings(defaults),
         }
@@ -211,7 +215,17 @@ pub fn before_data(config: &Config, threads: Option<usize>, time: Option<Duratio
 
 /// The built-in model of a name.
 pub fn entry_of(name: &str) -> Result<&'static dyn registry::Entry, Error> {
-    registry::find(name).ok_or_else(|| motes::settings::unknown("model", name, &registry::names()).into())
+    registry::find(name).ok_or_else(|| no_model(name))
+}
+
+/// What is said of a model that is not built in: a word that is not like any of them may be the name of one's own.
+pub(crate) fn no_model(name: &str) -> Error {
+    let names = registry::names();
+    let problem = motes::settings::unknown("model", name, &names);
+    match motes::did_you_mean(name, names) {
+        Some(_) => problem.into(),
+        None => format!("{problem}, or fit and resume a model of your own in Python (`import motes`)").into(),
+    }
 }
 
 /// Refuses numbers of threads that help nobody.

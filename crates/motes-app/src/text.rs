@@ -34,6 +34,21 @@ pub fn parse(text: &str) -> Result<Table, Error> {
     }
 }
 
+/// The line of a setting in a table, where it is written as people do: `key = ...` below `[table]`, or above all tables.
+pub fn line_of(text: &str, table: Option<&str>, key: &str) -> Option<usize> {
+    let mut within = None;
+    for (i, line) in text.lines().map(str::trim).enumerate() {
+        if let Some(name) = line.strip_prefix('[') {
+            within = name.split(']').next().map(str::trim);
+        } else if within == table
+            && line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
+        {
+            return Some(i + 1);
+        }
+    }
+    None
+}
+
 /// Refuses files of another version.
 pub fn check_version(table: &Table, version: u64) -> Result<(), Error> {
     match table.get("version").and_then(Value::as_u64) {

@@ -95,8 +95,7 @@ pub fn compare(args: OfModel<CompareRest>) -> Result<Ended, String> {
         if shown {
             let _ = writeln!(text, "  report    {}", page.display());
         }
-        // The files are written: whoever has closed the pipe has seen enough.
-        let _ = crate::print(&text);
+        crate::tell(&text);
     }
     match names.iter().zip(problems).find_map(|(name, p)| Some((name, p?))) {
         None => Ok(Ended::Complete),
@@ -127,15 +126,26 @@ fn jobs(flags: &Config, args: &CompareRest, time: Option<Duration>) -> Result<Ve
         }
         config.make_absolute()?;
         config.run.leave_to(algorithm);
-        job::before_data(&config, args.how.threads, time).map_err(|e| e.within(algorithm))?;
+        job::before_data(&config, args.how.threads, time).map_err(|e| about(algorithm, e))?;
         configs.push(config);
     }
     let problem = load(&configs[0])?; // data are read once
     let job = |(config, algorithm): (Config, &&'static Algorithm)| {
         let job = Job::new(config, Arc::clone(&problem), time);
-        job.and_then(|job| job.check().map(|()| job)).map_err(|e| e.within(algorithm))
+        job.and_then(|job| job.check().map(|()| job)).map_err(|e| about(algorithm, e))
     };
     configs.into_iter().zip(&args.algorithms).map(job).collect()
+}
+
+/// What is said of one algorithm of several: it is named once, and others by their names, for `--algorithm` is no flag here.
+fn about(algorithm: &Algorithm, error: Error) -> Error {
+    let name = algorithm.name;
+    let named = |text: String, other: &str| text.replace(&format!("`algorithm={other}`"), other);
+    let text = Algorithm::names().into_iter().fold(error.to_string(), named);
+    match text.starts_with(&format!("{name} ")) {
+        true => text.into(),
+        false => format!("{name}: {text}").into(),
+    }
 }
 
 /// How far the run of one algorithm is.
@@ -175,7 +185,7 @@ fn one_begun(dir: &Path, job: &Job, timed: bool) -> Result<Begun, String> {
     if !dir.join("config.toml").exists() {
         return Ok(Begun::No);
     }
-    let mut there = Config::read(&dir.join("config.toml"))?;
+    let mut there = Config::of_run(dir)?;
     let mut wanted = job.config.clone();
     if timed {
         for run in [&mut there.run, &mut wanted.run] {

@@ -27,14 +27,9 @@ pub fn fit(args: OfModel<FitRest>) -> Result<Ended, String> {
 
 /// Continues a run.
 pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
-    let file = args.dir.join("config.toml");
-    if !file.exists() {
-        return Err(format!(
-            "{} is not a run directory (it has no config.toml); give the directory that `motes fit` named",
-            args.dir.display()
-        ));
-    }
-    let mut config = Config::read(&file)?;
+    let mut config = Config::of_run(&args.dir)?;
+    // Refused for what it is before it is refused for fewer steps than it never had.
+    job::before_data(&config, None, None).map_err(|e| e.within(args.dir.display()))?;
     if let Some(steps) = args.steps {
         let before = config.run.steps.unwrap_or(0);
         if steps < before {
@@ -104,8 +99,7 @@ impl Run {
             _ if silent => {}
             Ended::Complete => {
                 let text = show::summary(&summary, &dir, Face::Shell);
-                // The files are written: whoever has closed the pipe has seen enough.
-                let _ = crate::print(&text);
+                crate::tell(&text);
             }
             Ended::Early if state.k == 0 => {
                 say!("stopped in the warm start, which begins again with: motes resume {shown}");

@@ -8,10 +8,9 @@ use clap::builder::{PathBufValueParser, TypedValueParser, ValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use motes::sentence::{Face, render};
-use motes::settings::unknown;
-use motes_app::Error;
 use motes_app::choices::Choices;
 use motes_app::config::{Config, belongs, owners};
+use motes_app::{Error, job};
 use motes_models::options::{Flag, Kind, Table};
 use motes_models::registry::{self, Entry};
 use serde_json::Value;
@@ -37,13 +36,14 @@ pub trait Rest: Args {
 impl<R: Rest> Args for OfModel<R> {
     fn augment_args(command: Command) -> Command {
         let of = |entry: &&dyn Entry| {
-            let run = R::RUN();
-            // Some commands lack what an option stands instead of.
-            let there = |name: &&str| run.iter().any(|flag| flag.name == *name);
-            let own =
-                entry.flags().iter().map(|flag| Flag { instead_of: flag.instead_of.filter(there), ..*flag });
-            let command = with(Command::new(entry.name()).about(entry.about()), &own.collect::<Vec<_>>());
-            let command = R::augment_args(with(command, &run)).about(entry.about());
+            // A command that has only some of a run's flags has nothing to say about the others.
+            let (own, run) = (entry.flags(), R::RUN());
+            let there = |name: &&str| own.iter().chain(&run).any(|flag| flag.name == *name);
+            let own: Vec<Flag> =
+                own.iter().map(|flag| Flag { instead_of: flag.instead_of.filter(there), ..*flag }).collect();
+            let command = with(Command::new(entry.name()), &own);
+            // Last, for what documents the rest of the flags would be taken for it.
+            let command = R::augment_args(with(command, &run)).about(entry.about()).long_about(None);
             match R::HIDDEN {
                 Some(flag) => command.mut_arg(flag, |arg| arg.hide(true)),
                 None => command,
@@ -141,8 +141,18 @@ pub fn with_model(mut args: Vec<OsString>) -> Result<Vec<OsString>, String> {
     if !args.get(1).is_some_and(|arg| OF_MODELS.iter().any(|command| is(arg, command))) {
         return Ok(args);
     }
-    let mut words = (2..args.len()).filter(|i| !is_value(&args, *i));
-    let word = words.find(|i| !args[*i].to_string_lossy().starts_with('-'));
+    let words: Vec<usize> = (2..args.len())
+        .filter(|i| !is_value(&args, *i) && !args[*i].to_string_lossy().starts_with('-'))
+        .collect();
+    // What follows a flag that there is not may be its value: a word elsewhere is the model, or else one that names it.
+    let plain = words.iter().find(|i| unknown_flag(&args[**i - 1]).is_none());
+    let named = || words.iter().find(|i| args[**i].to_str().is_some_and(|w| registry::find(w).is_some()));
+    let word = plain.or_else(named).copied();
+    if let Some(flag) = words.first().filter(|_| word.is_none()).and_then(|i| unknown_flag(&args[i - 1])) {
+        let guess = motes::did_you_mean(&flag, all_flags().map(|(name, _)| name));
+        let guess = guess.map_or("see motes fit --help".into(), |name| format!("did you mean --{name}?"));
+        return Err(format!("there is no flag '--{flag}'; {guess}"));
+    }
     let help = args.iter().any(|arg| is(arg, "--help") || is(arg, "-h"));
     match word {
         Some(i) => {
@@ -156,9 +166,7 @@ pub fn with_model(mut args: Vec<OsString>) -> Result<Vec<OsString>, String> {
         },
     }
     let model = args[2].to_string_lossy().into_owned();
-    let Some(entry) = registry::find(&model) else {
-        return Err(unknown("model", &model, &registry::names()));
-    };
+    let entry = job::entry_of(&model)?;
     let known = |name: &str| entry.flags().iter().chain(Choices::flags()).any(|flag| flag.name == name);
     for name in args.iter().skip(3).filter_map(|arg| flag_name(arg)) {
         if !known(&name) && !owners(&name).is_empty() {
@@ -180,9 +188,22 @@ fn is_value(args: &[OsString], i: usize) -> bool {
     let Some(name) = flag_name(before).filter(|_| !before.to_string_lossy().contains('=')) else {
         return false;
     };
-    let of_run = ["config", "out", "threads", "algorithms", "budget"];
-    let mut all = registry::MODELS.iter().flat_map(|e| e.flags()).chain(Choices::flags());
-    of_run.contains(&&*name) || all.any(|flag| flag.name == name && flag.kind != Kind::Switch)
+    all_flags().any(|(flag, takes_value)| flag == name && takes_value)
+}
+
+/// The flags of all commands that have models, and whether a value follows them.
+fn all_flags() -> impl Iterator<Item = (&'static str, bool)> {
+    let values = ["config", "out", "threads", "algorithms", "budget"].map(|name| (name, true));
+    let switches = ["quiet", "no-report", "help"].map(|name| (name, false));
+    let of_models = registry::MODELS.iter().flat_map(|e| e.flags()).chain(Choices::flags());
+    let of_models = of_models.map(|flag| (flag.name, flag.kind != Kind::Switch));
+    values.into_iter().chain(switches).chain(of_models)
+}
+
+/// The name of a flag that no model and no command has, where its value would be the next word.
+fn unknown_flag(arg: &OsStr) -> Option<String> {
+    let name = flag_name(arg).filter(|name| !name.is_empty() && !arg.to_string_lossy().contains('='))?;
+    (!all_flags().any(|(flag, _)| flag == name)).then_some(name)
 }
 
 fn config_file(args: &[OsString]) -> Option<OsString> {

@@ -63,7 +63,7 @@ pub fn frechet(args: FrechetArgs) -> Result<Ended, String> {
         let b = Set::read(&args.b, args.quiet)?;
         compare(a, b, args.features, args.quiet)
     })?;
-    let _ = crate::print(&line); // whoever has closed the pipe has seen enough
+    crate::tell(&line);
     Ok(Ended::Complete)
 }
 

@@ -43,6 +43,7 @@ pub fn main() -> ExitCode {
         Ok(args) => args,
         Err(sentence) => return failure(&sentence),
     };
+    let page = help_page(&args);
     let parsed = command().try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
@@ -54,7 +55,7 @@ pub fn main() -> ExitCode {
             let _ = e.print();
             return ExitCode::from(2);
         }
-        Err(e) => return failure(&usage_sentence(&e)),
+        Err(e) => return failure(&usage_sentence(&e, &page)),
     };
     let result = match cli.command {
         Command::Fit(args) => fit::fit(args),
@@ -103,13 +104,29 @@ fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
+/// Prints what has been done. The files are written: whoever has closed the pipe has seen enough.
+fn tell(text: &str) {
+    let _ = print(text);
+}
+
 fn failure(sentence: &str) -> ExitCode {
     say!("motes: {sentence}");
     ExitCode::from(2)
 }
 
-/// What clap has to say, in one sentence.
-fn usage_sentence(error: &clap::Error) -> String {
+/// The command line that shows the help of the command that was meant, as far as there is one.
+fn help_page(args: &[std::ffi::OsString]) -> String {
+    let (mut command, mut page) = (&Cli::command(), String::from("motes"));
+    for word in args.iter().skip(1).map_while(|arg| arg.to_str()) {
+        let Some(sub) = command.find_subcommand(word) else { break };
+        command = sub;
+        page = format!("{page} {word}");
+    }
+    page + " --help"
+}
+
+/// What clap has to say, in one sentence that ends with a remedy or the page that has one.
+fn usage_sentence(error: &clap::Error, page: &str) -> String {
     let text = error.render().to_string();
     let mut parts: Vec<String> = Vec::new();
     // After the usage come only pointers to the help.
@@ -128,7 +145,7 @@ fn usage_sentence(error: &clap::Error) -> String {
         }
     }
     if !parts.iter().any(|p| p.contains(';')) {
-        parts.push("see motes --help".into());
+        parts.push(format!("see {page}"));
     }
     parts.join("; ")
 }

@@ -119,7 +119,10 @@ fn a_budget_ends_each_run_and_the_run_can_be_repeated() {
 fn everything_is_checked_before_anything_runs() {
     let place = Place::in_memory();
     for (call, pieces) in [
-        ("compare logistic --algorithms pgd,em", &["em: em needs exact E- and M-steps", "logistic"][..]),
+        (
+            "compare logistic --algorithms pgd,em",
+            &["em needs exact E- and M-steps", "logistic", "use pgd"][..],
+        ),
         ("compare hierarchical --algorithms pgd,mean-field --grow 5:3", &["pgd: ", "--grow 5:3"]),
         ("compare logistic --algorithms pgd,pmgd --batch 50 --adjust", &["pgd: ", "--batch"]),
         ("compare logistic --algorithms pgd", &["nothing to compare", "two or more"]),
@@ -136,7 +139,8 @@ fn everything_is_checked_before_anything_runs() {
         ("compare logistic --algorithms pgd,pqn --data none.csv", &["none.csv", "check the path"]),
         ("compare logistic --algorithms pgd,pqn --threads 0", &["--threads 0"]),
     ] {
-        place.refuses(call, pieces);
+        let said = place.refuses(call, pieces);
+        assert!(!said.starts_with("em: em"), "{said}");
     }
     place.write("mine", "");
     place.refuses(&format!("{TOY} --algorithms pgd,em --out ."), &["mine is not empty", "another --out"]);
@@ -213,6 +217,31 @@ fn an_interrupted_comparison_goes_on() {
     let fit = "fit hierarchical --dim 20 --particles 4 --step-size 0.02 --steps 400000 --trace-every 1000";
     place.bare(&format!("{fit} --out whole"));
     same_bits(&place.path("stopped-steps/pgd"), &place.path("whole"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_killed_run_for_a_time_says_that_it_cannot_go_on() {
+    let place = Place::in_memory();
+    let mut child =
+        place.spawn("compare hierarchical --dim 3 --algorithms pgd,pmgd --budget 60 --quiet --out far");
+    let began = Instant::now();
+    while !place.path("far/pgd/trace.csv").exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "pgd never began");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(30));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for call in ["resume far/pgd", "resume far/pgd --steps 100", "fit --config far/pgd/config.toml"] {
+        place.refuses(call, &["was to run for a given time", "; remove it"]);
+    }
+    place.motes("report far/pgd").ok();
+    let page = place.text("far/pgd/report.html");
+    assert!(
+        page.contains("The run for a given time was killed") && !page.contains("4,503,599"),
+        "{page:.4000}"
+    );
 }
 
 #[test]

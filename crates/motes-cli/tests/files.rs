@@ -137,7 +137,7 @@ fn the_summary_has_every_key_and_null_where_nothing_applies() {
     assert_eq!(json["schema"], 2);
     assert!(keys(&json).is_superset(&documented.into()), "{:?}", keys(&json));
     assert_eq!(keys(&json["theta"]), ["names", "last", "mean", "mc_error"].into());
-    assert_eq!(keys(&json["posterior"]), ["names", "groups", "mean", "var"].into());
+    assert_eq!(keys(&json["posterior"]), ["names", "groups", "mean", "var", "quantiles"].into());
     let diagnostics =
         ["verdict", "advice", "ess", "acceptance", "shadow_acceptance", "drift", "suggested_step_size"];
     assert!(keys(&json["diagnostics"]).is_superset(&diagnostics.into()));

@@ -133,7 +133,7 @@ fn what_cannot_be_compared_is_refused_in_a_sentence() {
     place.write("text.txt", "hello");
     fs::create_dir(place.path("empty")).unwrap();
     for (words, pieces) in [
-        ("rows.npy", &["B", "see motes --help"][..]),
+        ("rows.npy", &["B", "see motes frechet --help"][..]),
         ("rows.npy nowhere.npy", &["nowhere.npy", "check the path"]),
         ("nowhere mnist-test", &["nowhere", "check the path"]),
         ("text.npy rows.npy", &["text.npy", "no header", "float32 or float64"]),

@@ -64,7 +64,8 @@ fn runs_give_the_pinned_bits() {
     let mut found = String::new();
     for case in CASES {
         let place = Place::in_memory();
-        place.bare(&format!("fit {case} --steps 16 --burn-in 5 --seed 6 --keep-clouds 3 --out r"));
+        let keep = if case.ends_with(" em") { "" } else { "--keep-clouds 3" };
+        place.bare(&format!("fit {case} --steps 16 --burn-in 5 --seed 6 {keep} --out r"));
         let trace = sha256(&std::fs::read(place.path("r/trace.csv")).unwrap());
         let _ = writeln!(found, "{} {} {case}", &trace[..32], arrays(&place.path("r/posterior.npz")));
     }

@@ -61,7 +61,10 @@ fn unknown_words() {
         ("--joint-update pnq", &["did you mean pqn?"]),
         ("--algoritm pgd", &["'--algoritm'", "'--algorithm'"]),
         ("--partciles 5", &["'--partciles'", "'--particles'"]),
-        ("--frobnicate", &["'--frobnicate'", "motes --help"]),
+        ("--frobnicate", &["'--frobnicate'", "see motes fit hierarchical --help"]),
+        ("--init-particles piror", &["'piror'", "did you mean prior?"]),
+        ("--step-size atuo", &["'atuo'", "did you mean auto?"]),
+        ("--precision F32", &["'F32'", "did you mean f32?"]),
         ("-z", &["'-z'"]),
         ("surplus", &["'surplus'"]),
         ("--steps", &["--steps"]),
@@ -71,6 +74,14 @@ fn unknown_words() {
     let place = Place::new();
     place.refuses("fit hierarchicall --out run", &["no model 'hierarchicall'", "did you mean hierarchical?"]);
     place.refuses("fit --out run", &["hierarchical"]);
+    // The value of a flag that there is not is no model.
+    for call in ["fit --dat x.csv logistic", "fit --dat logistic", "fit logistic --dat x.csv"] {
+        place.refuses(call, &["'--dat'", "'--data'"]);
+    }
+    place.refuses("fit --dat x.csv", &["'--dat'", "did you mean --data?"]);
+    place.refuses("fit --quiet hierarchicall", &["did you mean hierarchical?"]);
+    place.refuses("resume a --frobnicate", &["see motes resume --help"]);
+    place.refuses("fti --frobnicate", &["'fti'"]);
     place.refuses("fti hierarchical", &["'fti'"]);
     place.refuses("resume", &["<DIR>"]);
     place.refuses("completions tcsh", &["'tcsh'", "bash", "zsh"]);
@@ -88,6 +99,7 @@ fn combinations_that_do_not_go_together() {
         ("--algorithm em --init-particles 1", &["em", "--init-particles", "leave it out"]),
         ("--algorithm em --grow 5:50", &["em", "--grow"]),
         ("--algorithm em --warm-start 1x5", &["em", "--warm-start"]),
+        ("--algorithm em --keep-clouds 5", &["em", "--keep-clouds", "leave it out"]),
         ("--algorithm soul --adjust", &["--adjust", "soul", "pgd, ipla, pqn and pmgd"]),
         ("--algorithm marginal-mh --adjust", &["--adjust", "marginal-mh"]),
         ("--algorithm joint-mh --adjust", &["--adjust", "joint-mh"]),
@@ -104,7 +116,7 @@ fn combinations_that_do_not_go_together() {
         ("--grow 0:20", &["step 0", "--particles"]),
         ("--warm-start 2x5", &["'2x5'", "pmgd:1x400"]),
         ("--warm-start 1x0", &["'1x0'"]),
-        ("--warm-start em:1x5", &["a warm start cannot run em", "pgd, ipla, pqn, pmgd or soul"]),
+        ("--warm-start em:1x5", &["a warm start cannot run em", "choose pgd, ipla, kiplmc"]),
         ("--warm-start joint-mh:1x5", &["a warm start cannot run joint-mh"]),
         ("--warm-start pgdd:1x5", &["did you mean pgd?"]),
         ("--target y", &["--target", "--data"]),
@@ -180,8 +192,19 @@ fn configs_that_cannot_be_used() {
     let good = "version = 2\nmodel = \"hierarchical\"\n[run]\nsteps = 5\n";
     let run = |line: &str| format!("version = 2\nmodel = \"hierarchical\"\n[run]\n{line}\n");
     let own = |line: &str| format!("version = 2\nmodel = \"hierarchical\"\n[hierarchical]\n{line}\n");
-    let lines: [(&str, &[&str]); 10] = [
-        ("partciles = 4", &["'partciles'", "did you mean particles?"]),
+    let lines: [(&str, &[&str]); 18] = [
+        ("partciles = 4", &["c.toml: line 4: ", "'partciles'", "did you mean particles?"]),
+        (
+            "seed = 3\nsteps = \"many\"",
+            &["c.toml: line 5: steps: \"many\" is not a whole number of 0 or more"],
+        ),
+        ("steps = []", &["line 4: steps: [] is not a whole number"]),
+        ("adjust = \"yes\"", &["line 4: adjust: \"yes\" is not true or false"]),
+        ("precision = \"F32\"", &["line 4", "did you mean f32?"]),
+        ("init-particles = \"piror\"", &["line 4", "did you mean prior?"]),
+        ("step-size = \"atuo\"", &["line 4", "did you mean auto?"]),
+        ("init-theta = \"start.txt\"", &["\"start.txt\" is not a number or a list of numbers"]),
+        ("init-theta = [true]", &["[true] is not a number or a list of numbers"]),
         ("xyzzyxyzzy = 4", &["'xyzzyxyzzy'", "remove it"]),
         ("threads = 4", &["'threads'"]),
         ("particles = \"ten\"", &["particles", "\"ten\""]),
@@ -194,7 +217,10 @@ fn configs_that_cannot_be_used() {
     ];
     for (line, pieces) in lines {
         place.write("c.toml", run(line));
-        place.refuses("fit --config c.toml --out run", pieces);
+        let said = place.refuses("fit --config c.toml --out run", pieces);
+        for rust in ["usize", "u64", "invalid type", "NumberOr", "untagged"] {
+            assert!(!said.contains(rust), "{said}");
+        }
     }
     for (content, pieces) in [
         (run("step-size = \"often\""), &["step-size"][..]),
@@ -202,7 +228,8 @@ fn configs_that_cannot_be_used() {
         (own("steps = 3"), &["'steps'", "[hierarchical]", "[run]"]),
         (own("dmi = 3"), &["'dmi'", "did you mean dim?"]),
         (own("prior-variance = 3"), &["--prior-variance", "belongs to the model logistic"]),
-        (own("dim = \"many\""), &["dim", "\"many\""]),
+        (own("dim = \"many\""), &["c.toml: line 4: dim: \"many\" is not a whole number"]),
+        (own("target = 5"), &["target: 5 is not a text in quotes"]),
     ] {
         place.write("c.toml", content);
         place.refuses("fit --config c.toml --out run", pieces);
@@ -219,7 +246,12 @@ fn configs_that_cannot_be_used() {
         ("", &["version = 2"]),
         ("version = 2\n", &["hierarchical"]),
         ("version = 2\nmodel = \"hierarchica\"\n", &["did you mean hierarchical?"]),
-        ("version = 2\nmodel = \"hierarchical\"\nsteps = 4\n", &["'steps'", "[run]"]),
+        (
+            "version = 2\nmodel = \"logistik\"\n[logistic]\nintercept = true\n",
+            &["line 2: there is no model 'logistik'", "did you mean logistic?"],
+        ),
+        ("version = 2\nmodel = \"mine\"\n", &["no model 'mine'", "Python"]),
+        ("version = 2\nmodel = \"hierarchical\"\nsteps = 4\n", &["line 3: ", "'steps'", "[run]"]),
         ("version = 2\nmodel = \"hierarchical\"\n[rnu]\nsteps = 4\n", &["'rnu'", "did you mean run?"]),
         ("version = 2\nmodel = \"hierarchical\"\nrun = 4\n", &["run is not a table"]),
         ("version = 2\nversion = 2\n", &["line 2", "duplicate key"]),
@@ -240,7 +272,10 @@ fn configs_that_cannot_be_used() {
     place.refuses("fit logistic --config c.toml --out run", &["the config is for the model hierarchical"]);
     place.quietly("fit --config c.toml --out run");
     // A number where a flag takes a number, whole or not.
-    place.write("c.toml", format!("{good}step-size = 1\ninit-theta = -1\n[hierarchical]\ntrue-theta = 2\n"));
+    place.write(
+        "c.toml",
+        format!("{good}step-size = 1\ninit-theta = -1\ninit-particles = 0\n[hierarchical]\ntrue-theta = 2\n"),
+    );
     place.quietly("fit --config c.toml --out whole");
 }
 
@@ -258,6 +293,32 @@ fn resume_of_what_is_no_run() {
     place.quietly("resume run --steps 20");
     place.write("run/config.toml", "version = 2");
     place.refuses("resume run", &["model"]);
+    // What a model of somebody's own leaves.
+    place.write("run/config.toml", "version = 2\nmodel = \"own\"\n\n[run]\nsteps = 20\n");
+    place.refuses("resume run", &["run: there is no model 'own'", "in Python"]);
+}
+
+#[test]
+fn checkpoints_are_told_of_where_there_are_any() {
+    let place = Place::new();
+    let far = "fit hierarchical --step-size 5 --steps 2000 --quiet --no-report";
+    let none = place.motes(&format!("{far} --out none")).refused(&["diverged", "try --step-size"]);
+    assert!(!none.contains("checkpoint"), "{none}");
+    place
+        .motes(&format!("{far} --checkpoint-every 1 --out some"))
+        .refused(&["(earlier checkpoints are kept)"]);
+}
+
+#[test]
+fn a_start_that_was_chosen_stays_with_another_algorithm() {
+    let place = Place::new();
+    place.bare("fit hierarchical --init-theta 3 --steps 20 --preconditioner adam --out pgd");
+    for (algorithm, kept) in [("ipla", true), ("soul", true), ("pmgd", false)] {
+        place.bare(&format!("fit --config pgd/config.toml --algorithm {algorithm} --out {algorithm}"));
+        let config = place.text(&format!("{algorithm}/config.toml"));
+        assert_eq!(config.contains("init-theta = 3"), kept, "{algorithm}: {config}");
+        assert!(!config.contains("adam\""), "{algorithm}: {config}");
+    }
 }
 
 #[test]

@@ -131,7 +131,11 @@ fn true_to_summary(run: &Value, summary: &Value, html: &str) {
             listed.iter().zip(summary["posterior"]["var"].as_array().unwrap()).collect();
         for row in rows {
             let at = pairs.iter().position(|(m, v)| same(m, &row["mean"]) && same(v, &row["var"]));
-            assert_eq!(row["name"], summary["posterior"]["names"][at.expect("a row of the summary")]);
+            let at = at.expect("a row of the summary");
+            assert_eq!(row["name"], summary["posterior"]["names"][at]);
+            for (q, name) in ["q05", "q50", "q95"].into_iter().enumerate() {
+                assert!(same(&row[name], &summary["posterior"]["quantiles"][at][q]), "{name}: {row}");
+            }
         }
     }
 }
@@ -178,6 +182,62 @@ fn every_algorithm_gives_a_page_that_is_true_to_its_summary() {
     }
     let html = place.text("em/report.html");
     assert!(html.contains("keeps no cloud") && !html.contains("data-chart=\"density\""));
+}
+
+#[test]
+fn page_terminal_and_summary_agree() {
+    let place = Place::in_memory();
+    for (name, flags) in [
+        ("grown", "--particles 10 --grow 50:200 --steps 300 --step-size 0.02"),
+        ("brief", "--particles 5 --steps 3 --step-size 0.02"),
+        ("short", "--particles 5 --steps 60 --step-size 0.02 --init-theta 1"),
+        ("exact", "--algorithm em --steps 40"),
+    ] {
+        let done = place.motes(&format!("fit hierarchical --dim 6 {flags} --out {name}"));
+        let (shown, html) = (&done.ok().out, place.text(&format!("{name}/report.html")));
+        let s = summary(&place.path(name));
+        let (_, sub) = html.split_once("<p class=\"sub\">").unwrap();
+        let sub = sub.split("</p>").next().unwrap();
+        if let Some(n) = s["particles"].as_u64() {
+            let with = format!("{n} particles");
+            assert!(sub.contains(&with) && shown.contains(&with), "{name}: {sub}; {shown}");
+            assert!(sub.contains("h = 0.02") && shown.contains("h = 0.02"), "{name}: {sub}; {shown}");
+        } else {
+            assert!(!sub.contains("particles") && !sub.contains("h = "), "{name}: {sub}");
+            assert!(s["posterior"]["quantiles"].is_null());
+        }
+        let ok = s["diagnostics"]["verdict"] == "ok";
+        assert_eq!(shown.contains("verdict   ok"), ok, "{name}: {shown}");
+        assert_eq!(html.contains("No problem found"), ok, "{name}");
+        assert_eq!(html.contains("class=\"verdict good\""), ok, "{name}");
+    }
+    assert_eq!(summary(&place.path("grown"))["particles"], 200);
+    place.motes("report grown brief --output both.html").ok();
+    assert!(place.text("both.html").contains("<td>200</td><td>0.02</td>"));
+}
+
+#[test]
+fn quantiles_of_the_summary_are_those_of_the_clouds() {
+    let place = Place::in_memory();
+    place.bare("fit hierarchical --dim 3 --particles 7 --steps 100 --out run");
+    let mut archive =
+        zip::ZipArchive::new(std::fs::File::open(place.path("run/posterior.npz")).unwrap()).unwrap();
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut archive.by_name("clouds.npy").unwrap(), &mut bytes).unwrap();
+    let values: Vec<f64> = bytes[bytes.len() - 350 * 3 * 8..]
+        .chunks(8)
+        .map(|b| f64::from_le_bytes(b.try_into().unwrap()))
+        .collect();
+    let found = &summary(&place.path("run"))["posterior"]["quantiles"];
+    for i in 0..3 {
+        let mut column: Vec<f64> = values.iter().skip(i).step_by(3).copied().collect();
+        column.sort_by(f64::total_cmp);
+        // 350 values: the places of the quantiles are 17.45, 174.5 and 331.55.
+        let between = |k: usize, t: f64| column[k] + t * (column[k + 1] - column[k]);
+        for (q, want) in [between(17, 0.45), between(174, 0.5), between(331, 0.55)].into_iter().enumerate() {
+            assert!((found[i][q].as_f64().unwrap() - want).abs() < 1e-12, "{i} {q}: {found}");
+        }
+    }
 }
 
 #[test]
@@ -459,7 +519,7 @@ fn bad_input_ends_in_one_sentence() {
     damage("a/config.toml", b"\xff\xfe", &["a/config.toml cannot be understood", ";"]);
     damage("a/summary.json", b"{\"model\":", &["a/summary.json cannot be understood", "`motes resume`"]);
     let short = summary(&place.path("a")).to_string().replace("\"names\":[\"theta\"]", "\"names\":[]");
-    damage("a/summary.json", short.as_bytes(), &["theta.names has 0 entries", "`motes resume`"]);
+    damage("a/summary.json", short.as_bytes(), &["theta.last has 1 entries", "`motes resume`"]);
     damage("a/trace.csv", b"", &["a/trace.csv", ";"]);
     damage("a/trace.csv", b"x,y\n1,2\n", &["a/trace.csv", "column k"]);
     damage("a/posterior.npz", b"PK", &["a/posterior.npz is not an npz archive", "`motes resume a`"]);

@@ -37,6 +37,19 @@ fn help_shows_examples() {
             assert!(done.out.contains(piece), "{call} lacks '{piece}':\n{}", done.out);
         }
     }
+    // The first line is about the model, and lists of algorithms are those of the table.
+    for command in ["fit", "compare", "check-model"] {
+        for entry in motes_models::registry::MODELS {
+            let help = place.motes(&format!("{command} {} --help", entry.name())).out;
+            assert_eq!(help.lines().next(), Some(entry.about()), "{command}");
+        }
+    }
+    let help = place.motes("fit hierarchical --help").out;
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let names = motes::Algorithm::names();
+    let (last, others) = names.split_last().unwrap();
+    assert!(words.contains(&format!("{} or {last} [default: pgd]", others.join(", "))), "{help}");
+    assert!(words.contains("(MALA; pgd, ipla, pqn, pmgd)") && !words.contains('{'), "{help}");
     let logistic = place.motes("fit logistic --help").out;
     for foreign in ["--dim", "--hidden", "--labels", "--epochs"] {
         assert!(!logistic.contains(foreign), "{foreign}");

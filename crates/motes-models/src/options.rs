@@ -35,6 +35,8 @@ pub struct Flag {
     pub instead_of: Option<&'static str>,
     /// Makes a value of text, as it stands in config files; of one item for lists.
     pub parse: fn(&str) -> Result<Value, String>,
+    /// Says what is wrong with a value that stands in a config file.
+    pub check: fn(&Value) -> Result<(), String>,
 }
 
 /// What values look like.
@@ -69,7 +71,7 @@ pub trait Setting: Sized {
     fn write(&self) -> Value;
 }
 
-/// Types that are made of text by `FromStr`, and known to serde.
+/// Types that are made of text by `FromStr`, and written as serde does.
 #[macro_export]
 macro_rules! settings {
     ($($ty:ty: $kind:ident),+ $(,)?) => {$(
@@ -81,7 +83,7 @@ macro_rules! settings {
             }
 
             fn read(value: &serde_json::Value) -> Result<Self, String> {
-                $crate::options::read(value)
+                $crate::options::text_of::<Self>(value)?.parse::<$ty>().map_err(|e| e.to_string())
             }
 
             fn write(&self) -> serde_json::Value {
@@ -91,10 +93,86 @@ macro_rules! settings {
     )+};
 }
 
+/// Types that TOML has itself.
+macro_rules! plain {
+    ($($ty:ty: $kind:ident),+ $(,)?) => {$(
+        impl Setting for $ty {
+            const KIND: Kind = Kind::$kind;
+
+            fn parse(text: &str) -> Result<Value, String> {
+                text.parse::<$ty>().map(|v| v.write()).map_err(|e| e.to_string())
+            }
+
+            fn read(value: &Value) -> Result<Self, String> {
+                read(value, KindOf::<Self>::SAID)
+            }
+
+            fn write(&self) -> Value {
+                write(self)
+            }
+        }
+    )+};
+}
+
+plain!(u32: Whole, u64: Whole, usize: Whole, bool: Switch, String: Text, PathBuf: File);
+
 settings! {
-    u32: Whole, u64: Whole, usize: Whole, bool: Switch, String: Text, PathBuf: File,
-    Growth: Text, InitParticles: Text, JointUpdate: Text, Preconditioner: Text, StepDecay: Text, WarmStart: Text,
+    Growth: Text, JointUpdate: Text, Preconditioner: Text, StepDecay: Text, WarmStart: Text,
     &'static motes::Algorithm: Text, crate::generator::BatchNorm: Text,
+}
+
+/// How people call what a type of values looks like.
+struct KindOf<T>(std::marker::PhantomData<T>);
+
+impl<T: Setting> KindOf<T> {
+    const SAID: &'static str = match T::KIND {
+        Kind::Whole => "a whole number of 0 or more",
+        Kind::Number => "a number",
+        Kind::Text => "a text in quotes",
+        Kind::Switch => "true or false",
+        Kind::List => "a list of values of one kind, as in [1, 2]",
+        Kind::File => "the name of a file in quotes",
+    };
+}
+
+impl Setting for InitParticles {
+    const KIND: Kind = Kind::Text;
+
+    fn parse(text: &str) -> Result<Value, String> {
+        let parsed = text.parse::<InitParticles>();
+        parsed.map(|v| v.write()).map_err(|problem| with_guess(problem, text, &["prior"]))
+    }
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let text = text_of::<Self>(value)?;
+        text.parse().map_err(|problem| with_guess(problem, &text, &["prior"]))
+    }
+
+    fn write(&self) -> Value {
+        write(self)
+    }
+}
+
+/// What is wrong with a word that stands where a few words or a number may, with a guess at what was meant.
+pub fn with_guess(problem: String, text: &str, words: &[&str]) -> String {
+    match motes::did_you_mean(text, words.iter().copied()) {
+        Some(word) => format!("{problem}; did you mean {word}?"),
+        None => problem,
+    }
+}
+
+/// What stands in a config file for something that is written as text: numbers need no quotes.
+#[doc(hidden)]
+pub fn text_of<T: Setting>(value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        other => Err(is_not(other, KindOf::<T>::SAID)),
+    }
+}
+
+fn is_not(value: &Value, wanted: &str) -> String {
+    one_line(&format!("{value} is not {wanted}"))
 }
 
 impl Setting for f64 {
@@ -107,7 +185,7 @@ impl Setting for f64 {
     fn read(value: &Value) -> Result<Self, String> {
         match value.as_str().and_then(|text| text.parse().ok()).filter(|v: &f64| !v.is_finite()) {
             Some(v) => Ok(v),
-            None => read(value),
+            None => read(value, KindOf::<Self>::SAID),
         }
     }
 
@@ -125,7 +203,7 @@ impl<T: Serialize + DeserializeOwned + FromStr<Err: Display>> Setting for Vec<T>
     }
 
     fn read(value: &Value) -> Result<Self, String> {
-        read(value)
+        read(value, KindOf::<Self>::SAID)
     }
 
     fn write(&self) -> Value {
@@ -133,9 +211,9 @@ impl<T: Serialize + DeserializeOwned + FromStr<Err: Display>> Setting for Vec<T>
     }
 }
 
-/// What serde makes of a value.
-pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
-    serde_json::from_value(value.clone()).map_err(|e| one_line(&e.to_string()))
+/// What serde makes of a value, which should be what is `wanted`: it names types of Rust, which nobody has to know.
+pub fn read<T: DeserializeOwned>(value: &Value, wanted: &str) -> Result<T, String> {
+    serde_json::from_value(value.clone()).map_err(|_| is_not(value, wanted))
 }
 
 /// What serde makes of plain data.
@@ -146,7 +224,8 @@ pub fn write(value: &impl Serialize) -> Value {
 /// Declares options: a struct whose fields are `None` where nothing was chosen, and the table of its flags.
 ///
 /// A field is written `name: type => "VALUE";` below its help, with `signed` where values may begin with a hyphen, and
-/// `instead_of "other"` where another option says the same. Options that models share come by `+ field: Type,`.
+/// `instead_of "other"` where another option says the same. Options that models share come by `+ field: Type,`. In the
+/// help, `{algorithms}` are all algorithms, and `{takers}` those to which the option means something.
 #[macro_export]
 macro_rules! options {
     (
@@ -201,12 +280,16 @@ macro_rules! options {
                     let own = vec![$($($crate::options::Flag {
                         name: $crate::options::kebab(stringify!($field)),
                         value: $value,
-                        help: concat!($($doc),+).trim_ascii_start(),
+                        help: $crate::options::help(
+                            $crate::options::kebab(stringify!($field)),
+                            concat!($($doc),+).trim_ascii_start(),
+                        ),
                         heading: $heading,
                         kind: <$ty as $crate::options::Setting>::KIND,
                         signed: [$(stringify!($signed))?].contains(&"signed"),
                         instead_of: [$($other)?].first().copied(),
                         parse: <$ty as $crate::options::Setting>::parse,
+                        check: |value| <$ty as $crate::options::Setting>::read(value).map(drop),
                     }),+),+];
                     [shared.concat(), own].concat()
                 })
@@ -222,6 +305,21 @@ pub fn kebab(field: &'static str) -> &'static str {
     let mut names = NAMES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     // There are some dozens of them, each leaked once.
     names.entry(field).or_insert_with(|| Box::leak(field.replace('_', "-").into_boxed_str()))
+}
+
+/// The help of an option with the names of algorithms filled in, so that no list of them has to be kept by hand.
+#[doc(hidden)]
+pub fn help(name: &str, text: &'static str) -> &'static str {
+    if !text.contains('{') {
+        return text;
+    }
+    let usual = motes::Settings::default();
+    let all = motes::Algorithm::names();
+    let takers = motes::ALGORITHMS.iter().filter(|a| a.takes(name, &usual)).map(|a| a.name);
+    let (last, others) = all.split_last().expect("there are algorithms");
+    let all = format!("{} or {last}", others.join(", "));
+    let text = text.replace("{algorithms}", &all);
+    text.replace("{takers}", &takers.collect::<Vec<_>>().join(", ")).leak() // once for each option
 }
 
 /// What a table says under a name.

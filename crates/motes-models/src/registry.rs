@@ -306,7 +306,7 @@ pub enum Error {
     #[error("{0}")]
     Refused(String),
     /// An option whose value is not one.
-    #[error("{key}: {problem}; correct that setting")]
+    #[error("{key}: {problem}{}", if problem.contains(';') { "" } else { "; correct that setting" })]
     Setting {
         /// Its name in a config file.
         key: String,

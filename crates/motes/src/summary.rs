@@ -98,6 +98,10 @@ pub struct PosteriorSummary {
     /// Variance of each coordinate, pooled over steps and particles.
     #[serde(deserialize_with = "numbers")]
     pub var: Vec<f64>,
+    /// The 5 %, 50 % and 95 % quantiles of each coordinate over the clouds that are kept, or the last one; null without
+    /// particles.
+    #[serde(default)]
+    pub quantiles: Option<Vec<[Option<f64>; 3]>>,
 }
 
 /// Predictive performance: numbers by the names that the model gives them, in its order.
@@ -229,6 +233,7 @@ impl Summary {
             posterior: moments.map(|(mean, var)| PosteriorSummary {
                 names: names_of_groups(model.x_names(), groups.as_deref()),
                 groups: groups.clone(),
+                quantiles: quantiles(settings, state),
                 mean,
                 var,
             }),
@@ -298,6 +303,7 @@ impl Summary {
                 ("posterior.names", p.names.len(), all, false),
                 ("posterior.mean", p.mean.len(), all, false),
                 ("posterior.var", p.var.len(), all, false),
+                ("posterior.quantiles", p.quantiles.as_ref().map_or(all, Vec::len), all, false),
                 ("posterior.groups", p.groups.as_ref().map_or(self.groups, Vec::len), self.groups, false),
             ]);
         }
@@ -365,6 +371,37 @@ pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Opt
         em.posterior(&state.theta, &mut mean, &mut variance);
         (mean, variance)
     })
+}
+
+/// Quantiles of each latent coordinate, of the particles that posterior.npz has.
+fn quantiles<F: Real>(settings: &Settings, state: &State<F>) -> Option<Vec<[Option<f64>; 3]>> {
+    let width = state.cloud.width();
+    let mut particles: Vec<f64> = Vec::new();
+    if !state.remembered(VARIATIONAL).is_empty() {
+        variational_draws(settings, state, kept_draws(state), |x| {
+            particles.extend(x.iter().map(|v| v.f64()))
+        });
+    } else if state.kept.rows() > 0 {
+        particles.extend(state.kept.by_particle().map(|v| v.f64()));
+    } else {
+        particles.extend(state.cloud.by_particle().map(|v| v.f64()));
+    }
+    let mut column = Vec::with_capacity(particles.len() / width.max(1));
+    let of = |i: usize| {
+        column.clear();
+        column.extend(particles.iter().skip(i).step_by(width));
+        column.sort_unstable_by(f64::total_cmp);
+        [0.05, 0.5, 0.95].map(|level| quantile(&column, level))
+    };
+    (!particles.is_empty()).then(|| (0..width).map(of).collect())
+}
+
+/// A quantile of sorted values, interpolated between order statistics as NumPy does by default; none if some are not finite.
+fn quantile(sorted: &[f64], level: f64) -> Option<f64> {
+    let [first, .., last] = sorted else { return sorted.first().copied().filter(|v| v.is_finite()) };
+    let place = level * (sorted.len() - 1) as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    (first.is_finite() && last.is_finite()).then_some(below + place.fract() * (above - below))
 }
 
 /// Predictive metrics on the test set: of all averaged clouds, of the final one, or of draws from the variational Gaussian.

@@ -69,15 +69,16 @@ fn table(out: &mut String, runs: &[Run]) {
     let decimals = decimals_for(errors().fold(f64::INFINITY, f64::min)).min(7);
     for (i, run) in runs.iter().enumerate() {
         let s = run.summary.as_ref();
-        let text = |key: &str| run.setting(key).map_or("<span class=\"none\">–</span>".into(), escape);
+        let text =
+            |known: Option<String>| known.map_or("<span class=\"none\">–</span>".into(), |t| escape(&t));
         let _ = write!(
             out,
             "<tr data-run=\"{i}\"><td class=\"key\">{}</td><th scope=\"row\">{}</th><td class=\"word\">{}</td><td>{}</td><td>{}</td><td>{}</td>",
             i + 1,
             escape(&run.dir.display().to_string()),
             escape(algorithm(run)),
-            text("particles"),
-            text("step-size"),
+            text(run.particles()),
+            text(run.step_size()),
             grouped(s.map_or(run.reached, |s| s.steps)),
         );
         let mean = s.and_then(|s| s.theta.mean.as_ref()?.first().copied());

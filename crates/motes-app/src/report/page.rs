@@ -139,14 +139,16 @@ fn single(run: &Run) -> String {
 /// The line under the title.
 fn in_short(run: &Run) -> String {
     let mut parts = Vec::new();
-    if let Some(n) = run.setting("particles") {
+    if let Some(n) = run.particles() {
         parts.push(format!("{n} particles"));
     }
-    if let Some(h) = run.setting("step-size") {
+    if let Some(h) = run.step_size() {
         parts.push(format!("h = {h}"));
     }
-    parts.push(format!("{} steps", grouped(run.steps)));
-    parts.push(format!("burn-in {}", grouped(run.burn_in)));
+    if !run.was_timed() {
+        parts.push(format!("{} steps", grouped(run.steps)));
+        parts.push(format!("burn-in {}", grouped(run.burn_in)));
+    }
     if let Some(seed) = run.setting("seed") {
         parts.push(format!("seed {seed}"));
     }

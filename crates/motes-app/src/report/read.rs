@@ -14,6 +14,7 @@ use super::clouds::Archive;
 use super::stats::{Marginal, marginal};
 use super::thin::{Decimator, Moments, Smoothed, Thinned};
 use super::words;
+use crate::job::UNBOUNDED;
 use crate::metrics;
 
 /// No run makes more steps: a browser counts no further than this.
@@ -58,6 +59,27 @@ impl Run {
     /// Whether all the steps that were asked for have been made.
     pub fn complete(&self) -> bool {
         self.summary.as_ref().is_some_and(|s| s.steps >= self.steps)
+    }
+
+    /// N at the end of a finished run, as the summary has it, and at the beginning of another.
+    pub fn particles(&self) -> Option<String> {
+        match &self.summary {
+            Some(s) => s.particles.map(|n| words::grouped(n as u64)),
+            None => self.setting("particles").map(String::from),
+        }
+    }
+
+    /// The step size that the run began with.
+    pub fn step_size(&self) -> Option<String> {
+        match &self.summary {
+            Some(s) => s.step_size.map(|h| Number(h).to_string()),
+            None => self.setting("step-size").map(String::from),
+        }
+    }
+
+    /// Whether it was to run for a time, and not for a number of steps: what ends it then writes down how many it made.
+    pub fn was_timed(&self) -> bool {
+        self.steps == UNBOUNDED
     }
 
     /// A setting by its name.
@@ -144,10 +166,9 @@ pub fn run(dir: &Path, limits: Limits, with_posterior: bool) -> Result<Run, Stri
 fn config(dir: &Path) -> Result<serde_json::Map<String, Value>, String> {
     let path = dir.join("config.toml");
     let bytes = std::fs::read(&path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => format!(
-            "{} is not a run directory (it has no config.toml); give a directory that `motes fit` named",
-            dir.display()
-        ),
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+            crate::config::not_a_run(dir).to_string()
+        }
         _ => format!("cannot read {}: {e}; check the permissions", path.display()),
     })?;
     let text = String::from_utf8(bytes).map_err(|_| "it is not text".to_string());
@@ -390,6 +411,15 @@ fn posterior(dir: &Path, summary: &Summary, limits: Limits) -> Result<Option<Pos
         .map_err(|e| format!("{} {e}; write it again with `motes resume {}`", path.display(), dir.display()))
 }
 
+/// A marginal with the quantiles that the summary has: here they may be of every n-th particle.
+fn as_summarized(marginal: Marginal, summary: &Summary, i: usize) -> Marginal {
+    let listed = summary.posterior.as_ref().and_then(|p| p.quantiles.as_ref()?.get(i).copied());
+    match listed {
+        Some([Some(q05), Some(q50), Some(q95)]) => Marginal { q05, q50, q95, ..marginal },
+        _ => marginal,
+    }
+}
+
 fn marginals(file: BufReader<File>, summary: &Summary, limits: Limits) -> Result<Option<Posterior>, String> {
     let mut archive = Archive::open(file)?;
     // An array that is not there is no defect: em has no cloud, and some runs keep none but the last.
@@ -435,7 +465,7 @@ fn marginals(file: BufReader<File>, summary: &Summary, limits: Limits) -> Result
             name: names.get(i).map_or_else(|| format!("x[{i}]"), |name| short(name, limits.name)),
             mean,
             var,
-            marginal: values.and_then(|v| marginal(v, points)),
+            marginal: values.and_then(|v| marginal(v, points)).map(|m| as_summarized(m, summary, i)),
         });
     }
     let width = |c: &Coordinate| c.marginal.as_ref().map_or(3.29 * c.var.sqrt(), |m| m.q95 - m.q05);

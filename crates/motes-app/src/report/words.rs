@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use motes::Summary;
 use motes::sentence::{Face, render};
 
 use super::read::Run;
@@ -92,9 +93,6 @@ pub struct Verdict {
     pub command: Option<String>,
 }
 
-/// Below so many effective samples, a mean's error is itself poorly known.
-const FEW: f64 = 100.0;
-
 /// The verdict in words, and what to do.
 pub fn verdict(run: &Run) -> Verdict {
     let resume = format!("motes resume {}", shell(&run.dir));
@@ -102,18 +100,27 @@ pub fn verdict(run: &Run) -> Verdict {
         let (title, text) = ("Diverged".into(), vec![sentence(problem)]);
         return Verdict { tone: "bad", title, text, command: None };
     }
+    let unfinished = || format!("Not finished: {} of {} steps", grouped(run.reached), grouped(run.steps));
+    if run.was_timed() {
+        return Verdict {
+            tone: "care",
+            title: format!("Not finished: {} steps", grouped(run.reached)),
+            text: vec!["The run for a given time was killed or is still going, so there are no averages and no verdict. It cannot be resumed, for a time cannot be split over two processes.".into()],
+            command: None,
+        };
+    }
     let Some(summary) = &run.summary else {
         return Verdict {
             tone: "care",
-            title: format!("Not finished: {} of {} steps", grouped(run.reached), grouped(run.steps)),
+            title: unfinished(),
             text: vec!["The run was interrupted or is still going, so there are no averages and no verdict yet. The trace is shown as far as it was written.".into()],
             command: Some(resume),
         };
     };
-    let mut verdict = judged(run, &resume);
+    let mut verdict = judged(summary);
     if !run.complete() {
         verdict.tone = "care";
-        verdict.title = format!("Not finished: {} of {} steps", grouped(run.reached), grouped(run.steps));
+        verdict.title = unfinished();
         let before = format!(
             "The run was continued and has not finished; the numbers below are those of its first {} steps.",
             grouped(summary.steps)
@@ -124,8 +131,8 @@ pub fn verdict(run: &Run) -> Verdict {
     verdict
 }
 
-fn judged(run: &Run, resume: &str) -> Verdict {
-    let summary = run.summary.as_ref().expect("only finished runs are judged");
+/// What the summary says, and nothing else: terminal, JSON and page never disagree.
+fn judged(summary: &Summary) -> Verdict {
     let d = &summary.diagnostics;
     if d.verdict != "ok" {
         let title = match d.verdict.as_str() {
@@ -153,29 +160,16 @@ fn judged(run: &Run, resume: &str) -> Verdict {
         text.push(
             "The algorithm is exact: there is no sampling error. It has converged once the trace below is flat.".into(),
         );
-        return Verdict { tone: "good", title: "No problem found".into(), text, command: None };
+    } else {
+        text.push(match summary.least_ess() {
+            Some(least) => format!(
+                "The averages of theta are worth at least {} independent draws.",
+                grouped(least.round() as u64)
+            ),
+            None => "There are too few steps after burn-in to say how good the averages are.".into(),
+        });
     }
-    let least = summary.least_ess().unwrap_or(f64::INFINITY);
-    if least.is_infinite() && run.theta.iter().any(|c| !c.trace.is_empty()) {
-        text.push(
-            "There are too few steps after burn-in to say how good the averages are. More steps help:".into(),
-        );
-        let command = format!("{resume} --steps {}", summary.steps.saturating_mul(4).max(100));
-        return Verdict { tone: "care", title: "Too short to judge".into(), text, command: Some(command) };
-    }
-    if least >= FEW {
-        text.push(format!(
-            "The averages of theta are worth at least {} independent draws.",
-            grouped(least as u64)
-        ));
-        return Verdict { tone: "good", title: "No problem found".into(), text, command: None };
-    }
-    text.push(format!(
-        "But the averages of theta are worth only {} independent draws after burn-in, so their errors are rough. More steps help:",
-        significant(least, 2)
-    ));
-    let command = format!("{resume} --steps {}", summary.steps.saturating_mul(4));
-    Verdict { tone: "care", title: "Sound, but short".into(), text, command: Some(command) }
+    Verdict { tone: "good", title: "No problem found".into(), text, command: None }
 }
 
 /// A text with a capital, unless it starts with a symbol such as h.

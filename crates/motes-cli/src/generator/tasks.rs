@@ -132,7 +132,7 @@ impl Task {
             })?;
             work(Task { run, out })
         })?;
-        let _ = std::io::stdout().write_all(text.as_bytes()); // whoever has closed the pipe has seen enough
+        crate::tell(&text);
         Ok(Ended::Complete)
     }
 
