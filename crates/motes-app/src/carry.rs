@@ -66,7 +66,7 @@ pub struct Outcome<F> {
     pub ended: Ended,
     /// The run directory, if it has one.
     pub dir: Option<PathBuf>,
-    /// The text of the trace of a run in memory.
+    /// The text of the trace of a run in memory, or of one that was read.
     pub trace: Vec<u8>,
     /// What should be known about the run, in a line each.
     pub notes: Vec<String>,
@@ -150,6 +150,37 @@ fn as_kept(mut error: Error, place: &Place) -> Error {
         *kept = files.next().is_some();
     }
     error
+}
+
+/// Reads a run directory up to its last checkpoint, and changes nothing there. Must be called inside
+/// [`motes::Pool::install`].
+pub fn open<F: Real>(job: Job, model: &dyn Model<F>, dir: &Path) -> Result<Outcome<F>, Error> {
+    let mut state = State::initial(model, &job.settings);
+    let (header, notes) = RunDirectory::read(dir, &job.settings, job.config.run.recording(), &mut state)?;
+    let header = header.ok_or_else(|| match &notes[..] {
+        [] => format!("{} has no checkpoint yet; fit the model again", dir.display()),
+        damage => format!("{}, and there is no older checkpoint; fit the model again", damage.join(" and ")),
+    })?;
+    let path = dir.join("trace.csv");
+    let mut trace = std::fs::read(&path).map_err(motes::Error::io("read", &path))?;
+    let bytes = usize::try_from(header.trace_bytes).unwrap_or(usize::MAX);
+    let whole = trace.len() >= bytes && trace.starts_with(trace_header(model, &job.settings).as_bytes());
+    trace.truncate(bytes);
+    if !whole || !holds_numbers(&trace) {
+        let problem = "is not what this run has written; put it back, or fit the model again".into();
+        return Err(motes::Error::File { path, problem }.into());
+    }
+    let seconds = header.seconds;
+    let mut summary = summary(&job, model, &state, seconds);
+    summary.scalars = scalars(model, &job.settings, state.k, &trace[..]);
+    let ended = if state.k < job.settings.steps { Ended::Early } else { Ended::Complete };
+    Ok(Outcome { job, state, summary, seconds, ended, dir: Some(dir.to_path_buf()), trace, notes })
+}
+
+/// Whether a table has a number, or nothing, in every column of every row.
+fn holds_numbers(table: &[u8]) -> bool {
+    let number = |value: &str| value.is_empty() || value.parse::<f64>().is_ok();
+    csv::Reader::from_reader(table).records().all(|row| row.is_ok_and(|row| row.iter().all(number)))
 }
 
 /// A divergence is made again for at most so many steps.

@@ -39,6 +39,8 @@ pub struct Callables {
     d_x: usize,
     theta_names: Vec<String>,
     x_names: Vec<String>,
+    /// Where theta starts unless a run says otherwise.
+    start: Option<Vec<f64>>,
     theta_terms: Option<Vec<f64>>,
     curvature: Option<f64>,
     /// M, if gradients and Hessian also get the mini-batch.
@@ -66,6 +68,7 @@ impl Callables {
             d_x: get("d_x")?.extract()?,
             theta_names: get("theta_names")?.extract()?,
             x_names: get("x_names")?.extract()?,
+            start: get("start")?.extract()?,
             theta_terms: get("theta_terms")?.extract()?,
             curvature: get("curvature")?.extract()?,
             data_terms: get("data_terms")?.extract()?,
@@ -265,6 +268,12 @@ impl<F: PyReal> Model<F> for Written {
     fn gives(&self) -> Gives {
         let c = &self.callables;
         Gives { log_density: c.log_density.is_some(), scores: true, hessian: c.hessian.is_some() }
+    }
+
+    fn start(&self, _seed: u64, theta: &mut [f64], _buffers: &mut [f64]) {
+        if let Some(start) = &self.callables.start {
+            theta.copy_from_slice(start);
+        }
     }
 
     fn default_step_size(&self) -> f64 {

@@ -1,13 +1,20 @@
 //! Errors of the library as Python exceptions, in Python's words.
 
+use std::io::ErrorKind::NotFound;
+
 use motes::Error;
 use motes_models::registry;
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 /// A sentence of the library as a `ValueError`.
 pub fn value_error(sentence: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(in_python(&sentence.to_string()))
+}
+
+/// A sentence of the library about a file that is not there.
+pub fn not_found(sentence: impl std::fmt::Display) -> PyErr {
+    PyFileNotFoundError::new_err(in_python(&sentence.to_string()))
 }
 
 /// An error of the library as the exception that says most.
@@ -17,6 +24,7 @@ pub fn exception(error: Error) -> PyErr {
         Error::Diverged { step, norm, h, suggestion, .. } => diverged(sentence, step, norm, h, suggestion),
         Error::Rejected { step, h, suggestion, .. } => diverged(sentence, step, f64::NAN, h, suggestion),
         Error::Hessian { step, .. } => diverged(sentence, step, f64::NAN, f64::NAN, f64::NAN),
+        Error::Io { source, .. } if source.kind() == NotFound => PyFileNotFoundError::new_err(sentence),
         Error::Io { .. } => PyOSError::new_err(sentence),
         _ => PyValueError::new_err(sentence),
     }

@@ -1,22 +1,23 @@
 //! Models as Python gives them: a built-in one with its data, or callables.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use motes::settings::{InitParticles, Preconditioner};
-use motes::{Model, Pool, Real, Settings, memory};
-use motes_app::choices::Choices;
+use motes::{ALGORITHMS, Model, Pool, Real, Settings, memory};
+use motes_app::choices::{Choices, StartTheta};
 use motes_app::config::Config;
 use motes_app::{job, predict};
 use motes_models::data::{Classification, ImageSet};
 use motes_models::generator::Targets;
-use motes_models::options::{Flag, Kind as Looks, Table};
-use motes_models::registry::{self, Defaults, Error, Given, Precision, Predictor};
+use motes_models::options::{Flag, Kind as Looks, Setting, Table};
+use motes_models::registry::{self, Defaults, Entry, Error, Given, Precision, Predictor};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
+use serde_json::Value;
 
 use crate::callables::{Callables, PyReal, Trouble, Written};
-use crate::errors::{exception, failure, in_python, value_error};
+use crate::errors::{exception, failure, in_python, not_found, value_error};
 use crate::watch::unless_interrupted;
 
 /// What a model is made of.
@@ -180,11 +181,30 @@ impl Problem {
 
     fn loaded(py: Python<'_>, model: &str, options: Table, given: Given) -> PyResult<Self> {
         let entry = job::entry_of(model).map_err(failure)?;
-        // On a thread of its own: the data may be a pipe that nobody writes to.
-        let loaded = unless_interrupted(py, move || entry.load(options, given))?;
-        let problem = loaded.map_err(|e| failure(e.into()))?;
-        Ok(Problem::of(Kind::Builtin(problem)))
+        Ok(Problem::of(Kind::Builtin(loaded(py, entry, options, given)?)))
     }
+}
+
+/// A built-in model with its data.
+pub fn loaded(
+    py: Python<'_>,
+    entry: &'static dyn Entry,
+    options: Table,
+    given: Given,
+) -> PyResult<Arc<dyn registry::Problem>> {
+    let named = |flag: &&Flag| flag.kind == Looks::File;
+    let files = entry.flags().iter().filter(named).filter_map(|flag| options.get(flag.name)?.as_str());
+    let files: Vec<PathBuf> = files.map(PathBuf::from).collect();
+    // On a thread of its own: the data may be a pipe that nobody writes to.
+    let loaded = unless_interrupted(py, move || entry.load(options, given))?;
+    loaded.map_err(|e| match files.iter().any(|file| is_missing(file)) {
+        true => not_found(e),
+        false => failure(e.into()),
+    })
+}
+
+fn is_missing(file: &Path) -> bool {
+    std::fs::metadata(file).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
 }
 
 impl Kind {
@@ -275,9 +295,17 @@ fn options_from(model: &str, json: &str) -> PyResult<Table> {
     Ok(settings_from(model, json)?.options)
 }
 
-/// Reads settings as Python writes them.
+/// Reads settings as Python writes them, with the numbers of a file that is named as on the command line.
 pub fn settings_from(model: &str, json: &str) -> PyResult<Config> {
-    Config::of_table(model, serde_json::from_str(json).map_err(value_error)?).map_err(failure)
+    let mut table: Table = serde_json::from_str(json).map_err(value_error)?;
+    if let Some(Value::String(text)) = table.get("init-theta") {
+        let start = text.parse::<StartTheta>().map_err(|problem| match is_missing(Path::new(text)) {
+            true => not_found(format!("init_theta: {problem}")),
+            false => value_error(format!("init_theta: {problem}")),
+        })?;
+        table.insert("init-theta".into(), start.write());
+    }
+    Config::of_table(model, table).map_err(failure)
 }
 
 /// The model that a config file is for.
@@ -286,7 +314,8 @@ pub fn model_of(config: PathBuf) -> PyResult<String> {
     Config::read(&config).map(|config| config.model).map_err(failure)
 }
 
-/// The models that are built in: name, what it is, its options (name, value, help, kind), and the options of every run.
+/// The models that are built in: name, what it is, its options (name, value, help, kind); the options of every run; and
+/// the algorithms: name, what it is, and the options that mean something to it.
 #[pyfunction]
 pub fn models() -> String {
     let kind = |kind: Looks| match kind {
@@ -310,7 +339,16 @@ pub fn models() -> String {
             (e.name().to_string(), serde_json::json!({ "about": e.about(), "options": options(e.flags()) }))
         })
         .collect();
-    serde_json::json!({ "models": table, "run": options(Choices::flags()) }).to_string()
+    let algorithms: Table = ALGORITHMS
+        .iter()
+        .map(|a| {
+            let takes = |flag: &&Flag| a.takes(flag.name, &Settings::default());
+            let takes: Vec<&str> = Choices::flags().iter().filter(takes).map(|flag| flag.name).collect();
+            (a.name.to_string(), serde_json::json!({ "about": a.about, "takes": takes }))
+        })
+        .collect();
+    let run = options(Choices::flags());
+    serde_json::json!({ "models": table, "run": run, "algorithms": algorithms }).to_string()
 }
 
 /// Compares the model's derivatives with finite differences: piece, error, place and whether it passed.

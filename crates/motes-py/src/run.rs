@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use motes::checkpoint::Generations;
-use motes::record::{posterior_npz, trace_header};
+use motes::record::posterior_npz;
 use motes::sentence::Face;
 use motes::{Ended, Model, Pool, State, Stop};
 use motes_app::Error;
@@ -19,7 +18,7 @@ use pyo3::types::PyBytes;
 
 use crate::callables::{PyReal, Trouble};
 use crate::errors::{failure, in_python, value_error};
-use crate::problem::{Kind, Problem, settings_from};
+use crate::problem::{Kind, Problem, loaded, settings_from};
 use crate::watch::{Signals, Watch, attended, unless_interrupted};
 
 /// A run with its model; its trace is that of trace.csv where it has a directory.
@@ -106,9 +105,7 @@ pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>) -> PyResult
         }
         None => {
             let entry = job::entry_of(&config.model).map_err(failure)?;
-            let options = config.options.clone();
-            let loaded = py.detach(|| entry.load(options, Given::Options));
-            Kind::Builtin(loaded.map_err(|e| failure(e.into()))?)
+            Kind::Builtin(loaded(py, entry, config.options.clone(), Given::Options)?)
         }
     };
     let trouble = Trouble::default();
@@ -434,7 +431,7 @@ impl From<Done<f64>> for Either {
     }
 }
 
-/// Reads the last checkpoint of a run directory and changes nothing there.
+/// Reads a run directory and changes nothing there.
 fn read<F: PyReal>(
     py: Python<'_>,
     job: Job,
@@ -442,38 +439,12 @@ fn read<F: PyReal>(
     dir: &Path,
     trouble: &Trouble,
 ) -> PyResult<Done<F>> {
-    let done = py.detach(|| -> Result<_, Error> {
-        let mut state = State::initial(&*model, &job.settings);
-        let (header, _) = Generations::new(dir.join("checkpoint")).load(&mut state)?;
-        let header =
-            header.ok_or_else(|| format!("{} has no checkpoint yet; fit the model again", dir.display()))?;
-        let path = dir.join("trace.csv");
-        let mut trace = read_file(&path)?;
-        let bytes = usize::try_from(header.trace_bytes).unwrap_or(usize::MAX);
-        let whole =
-            trace.len() >= bytes && trace.starts_with(trace_header(&*model, &job.settings).as_bytes());
-        trace.truncate(bytes);
-        if !whole || !holds_numbers(&trace) {
-            let problem = "is not what this run has written; put it back, or fit the model again".into();
-            return Err(motes::Error::File { path, problem }.into());
-        }
-        let seconds = header.seconds;
-        let mut summary = Pool::new(None)?.install(|| carry::summary(&job, &*model, &state, seconds));
-        summary.scalars = carry::scalars(&*model, &job.settings, state.k, &trace[..]);
-        let ended = if state.k < job.settings.steps { Ended::Early } else { Ended::Complete };
-        let dir = Some(dir.to_path_buf());
-        let outcome = Outcome { job, state, summary, seconds, ended, dir, trace, notes: Vec::new() };
-        Ok(Done { model: model.clone(), outcome })
-    });
-    raised(trouble, done.map_err(failure))
+    let outcome =
+        py.detach(|| -> Result<_, Error> { Pool::new(None)?.install(|| carry::open(job, &*model, dir)) });
+    let outcome = raised(trouble, outcome.map_err(failure))?;
+    Ok(Done { model, outcome })
 }
 
-pub fn read_file(path: &Path) -> Result<Vec<u8>, motes::Error> {
+fn read_file(path: &Path) -> Result<Vec<u8>, motes::Error> {
     std::fs::read(path).map_err(motes::Error::io("read", path))
-}
-
-/// Whether a table has a number, or nothing, in every column of every row.
-fn holds_numbers(table: &[u8]) -> bool {
-    let number = |value: &str| value.is_empty() || value.parse::<f64>().is_ok();
-    csv::Reader::from_reader(table).records().all(|row| row.is_ok_and(|row| row.iter().all(number)))
 }

@@ -59,8 +59,11 @@ def test_other_bad_data_are_refused():
         motes.Hierarchical([])
     with pytest.raises(ValueError, match=r"y\[1\] is inf"):
         motes.Hierarchical([1.0, np.inf])
-    with pytest.raises(ValueError, match="cannot read the data .*nowhere.csv"):
-        motes.LogisticRegression.from_csv("nowhere.csv")
+    for make in [motes.LogisticRegression.from_csv, motes.Hierarchical.from_csv, motes.Generator.from_path]:
+        with pytest.raises(FileNotFoundError, match="nowhere.csv"):
+            make("nowhere.csv")
+    with pytest.raises(FileNotFoundError, match="dir nowhere is not there"):
+        motes.load("nowhere")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,7 @@ def test_bad_arguments_of_a_model_are_refused(make, settings, words, rows):
 
 
 def test_generated_data_take_numbers_of_any_kind():
-    assert motes.Hierarchical.generate(dim=np.int64(5), true_theta=np.float32(2)).d_x == 5
+    assert motes.Hierarchical.generate(dim=np.int64(5), true_theta=np.float32(2)).groups == 5
     with pytest.raises(ValueError, match="true_theta is nan"):
         motes.Hierarchical.generate(true_theta=np.nan)
     with pytest.raises(ValueError, match="dim is 2.5"):
@@ -143,12 +146,13 @@ def test_labels_have_the_order_of_the_command_line(rows):
         (dict(preconditioner="adma"), "did you mean adam"),
         (dict(threads=0), "threads is 0"),
         (dict(seed=-1), "seed"),
-        (dict(batch=1), "mini-batches"),
+        (dict(batch=3), "batch=3 is more than the 2 groups"),
+        (dict(batch=1, algorithm="pmgd"), "pmgd needs all data in each step"),
         (dict(precision="f16"), "precision.*f32"),
         (dict(callback=3), "callback is 3"),
         (dict(callback_every=0), "callback_every is 0"),
         (dict(replicates=0), "replicates is 0"),
-        (dict(grow=[(1, 2)]), "grow 1:2 starts below"),
+        (dict(grow=[(1, 2)]), 'grow="1:2" starts below'),
         (dict(metrics_every=3), "a test set"),
     ],
     ids=str,
@@ -166,12 +170,94 @@ def test_whole_numbers_may_be_floats():
 
 
 def test_unknown_settings_are_refused():
-    with pytest.raises(TypeError, match="did you mean init_theta"):
+    with pytest.raises(ValueError, match="fit has no setting 'init_teta'; did you mean init_theta"):
         motes.fit(motes.Hierarchical([1.0]), init_teta=1)
-    with pytest.raises(TypeError, match="no setting 'hidden'"):
+    with pytest.raises(ValueError, match="fit has no setting 'hidden'; it belongs to the model bnn"):
         motes.fit(motes.Hierarchical([1.0]), hidden=1)
     with pytest.raises(ValueError, match="model is 3"):
         motes.fit(3)
+    with pytest.raises(ValueError, match="wisconsin has no setting 'algorithm'; give it to motes.fit"):
+        motes.LogisticRegression.wisconsin(algorithm="pmgd")
+    with pytest.raises(ValueError, match="no setting 'prior_varience'; did you mean prior_variance"):
+        motes.LogisticRegression.wisconsin(prior_varience=2.0)
+
+
+def test_theta_starts_where_it_is_told(tmp_path):
+    model = motes.BayesianNeuralNetwork([[0.0], [1.0]], [0, 1], hidden=2)
+    file = tmp_path / "start.txt"
+    file.write_text("0.5\n-0.25\n")
+    settings = dict(particles=2, steps=3, **QUIET)
+    for start in [[0.5, -0.25], (0.5, -0.25), np.array([0.5, -0.25], dtype=np.float32), file, str(file)]:
+        fit = motes.fit(model, init_theta=start, **settings)
+        assert fit.theta_trace[0].tolist() == [0.5, -0.25]
+        assert fit.settings["init-theta"] == [0.5, -0.25]
+    for start in [2, 2.0, np.float32(2), np.array(2.0), "2"]:
+        assert motes.fit(model, init_theta=start, **settings).theta_trace[0].tolist() == [2, 2]
+    for start, words in [
+        ([1.0], "init_theta"),
+        ([1.0, np.nan], r"init_theta\[1\] is nan"),
+        ([[1.0, 2.0]], "init_theta has shape"),
+        (np.inf, "init_theta is inf"),
+        ("", "init_theta is ''; give a path"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            motes.fit(model, init_theta=start, **settings)
+    file.write_text("0.5\nx\n")
+    with pytest.raises(ValueError, match="init_theta: .*line 2: 'x' is not a finite number"):
+        motes.fit(model, init_theta=file, **settings)
+    with pytest.raises(FileNotFoundError, match="init_theta: cannot read the numbers for theta .*nowhere"):
+        motes.fit(model, init_theta=tmp_path / "nowhere", **settings)
+
+
+def test_every_setting_is_documented():
+    for name in motes._registry.run_options():
+        assert name in motes.fit.__doc__, name
+    for name in motes._registry.algorithms():
+        assert name in motes.fit.__doc__, name
+    assert "{" not in motes.fit.__doc__
+
+
+def test_runs_of_other_settings_are_refused_and_damage_is_told(tmp_path):
+    run = tmp_path / "run"
+    model = motes.Hierarchical([1.0, 2.0])
+    fit = motes.fit(model, particles=2, steps=30, checkpoint_every=10, step_size=0.1, out=run, **QUIET)
+    config = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(config.replace("step-size = 0.1", "step-size = 0.2"))
+    with pytest.raises(ValueError, match="config.toml was changed since .*; put it back, or fit the model again"):
+        motes.load(run)
+    (run / "config.toml").write_text(config)
+    older, newest = sorted((run / "checkpoint").iterdir())
+    newest.write_bytes(newest.read_bytes()[:-9])
+    with pytest.warns(RuntimeWarning, match="the older generation is used"):
+        loaded = motes.load(run)
+    assert loaded.k == 20 and not loaded.complete
+    with pytest.warns(RuntimeWarning, match="the older generation is used"):
+        again = loaded.resume(**QUIET)
+    np.testing.assert_array_equal(again.particles, fit.particles)
+    for file in (run / "checkpoint").iterdir():
+        file.write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="no older checkpoint; fit the model again"):
+        motes.load(run)
+
+
+def test_a_run_whose_data_are_gone_is_refused(tmp_path):
+    data = tmp_path / "data.csv"
+    data.write_text("y\n1\n2\n")
+    motes.fit(motes.Hierarchical.from_csv(data), particles=2, steps=5, out=tmp_path / "run", **QUIET)
+    data.unlink()
+    with pytest.raises(FileNotFoundError, match="data.csv"):
+        motes.load(tmp_path / "run")
+
+
+def test_runs_go_on_by_the_name_of_their_directory(tmp_path):
+    model = motes.Hierarchical([1.0, 2.0])
+    settings = dict(particles=3, burn_in=5, **QUIET)
+    motes.fit(model, steps=10, out=tmp_path / "run", **settings)
+    longer = motes.resume(tmp_path / "run", steps=20, **QUIET)
+    np.testing.assert_array_equal(longer.particles, motes.fit(model, steps=20, **settings).particles)
+    assert longer.path == str(tmp_path / "run")
+    with pytest.raises(ValueError, match="new total"):
+        motes.resume(tmp_path / "run", steps=2, **QUIET)
 
 
 def test_directories_are_not_overwritten(tmp_path):

@@ -99,7 +99,15 @@ def test_check_model_names_the_wrong_derivative(rows):
     right = numpy_logistic(*rows)
     assert motes.check_model(right).ok
     pieces = [c.piece for c in motes.check_model(right)]
-    assert pieces == ["theta-gradient", "x-gradient", "theta-Hessian", "M-step", "sums over a block of particles"]
+    assert pieces == [
+        "theta-gradient",
+        "x-gradient",
+        "theta-Hessian",
+        "theta-gradients by particle",
+        "M-step",
+        "sums over a block of particles",
+        "what is asked for by itself",
+    ]
 
     def gradients(theta, x):
         grad_theta, grad_x = right.gradients(theta, x)
@@ -231,7 +239,7 @@ def test_checkpoints_are_told_of_where_there_are_any(tmp_path):
     model = motes.Model(1, 2, lambda theta, x: (0 * x[:, :1], -1000.0 * x))
     with pytest.raises(motes.DivergedError, match="earlier checkpoints are kept"):
         motes.fit(model, particles=3, steps=2000, step_size=1.0, out=tmp_path / "run", **QUIET)
-    changed = motes._core.in_python("was changed; put it back, or start a new run with fit --config")
+    changed = motes._core.in_python("was changed; put it back, or `fit-again()`")
     assert changed == "was changed; put it back, or fit the model again"
 
 
@@ -319,6 +327,18 @@ def test_arguments_of_a_model_are_checked():
             motes.Model(**arguments)
     with pytest.raises(ValueError, match="seed is -1"):
         motes.check_model(motes.Model(1, 1, f), seed=-1)
+
+
+def test_a_model_may_have_a_start_of_its_own():
+    f = lambda theta, x: (0 * x - theta, -x)  # noqa: E731
+    settings = dict(particles=3, steps=5, step_size=0.1, **QUIET)
+    model = motes.Model(2, 2, f, start=np.array([3, 4]))
+    assert motes.fit(model, **settings).theta_trace[0].tolist() == [3, 4]
+    assert motes.fit(model, init_theta=[5, 6], **settings).theta_trace[0].tolist() == [5, 6]
+    assert motes.fit(motes.Model(2, 2, f), **settings).theta_trace[0].tolist() == [0, 0]
+    for start, words in [([1], "start has 1 values; give one for each of 2"), ([1, np.inf], r"start\[1\] is inf")]:
+        with pytest.raises(ValueError, match=words):
+            motes.Model(2, 2, f, start=start)
 
 
 def test_names_reach_the_files(tmp_path):

@@ -23,13 +23,14 @@ def assert_same(a, b, files=FILES):
 
 
 def checkpoint(run):
-    """The newest checkpoint without its header, which holds the time, and the checksum."""
+    """The newest checkpoint, which is a file of safetensors, without the time and the checksum at its end."""
     newest = sorted((run / "checkpoint").iterdir())[-1]
     data = newest.read_bytes()
-    length = int.from_bytes(data[8:16], "little")
-    header = json.loads(data[16 : 16 + length])
+    length = int.from_bytes(data[:8], "little")
+    tensors = json.loads(data[8 : 8 + length])
+    header = json.loads(tensors["__metadata__"]["motes"])
     header.pop("seconds")
-    return newest.name, header, data[16 + length : -4]
+    return newest.name, header, data[8 + length : -4]
 
 
 CASES = {
@@ -63,6 +64,18 @@ CASES = {
 }
 
 
+CASES["one group"] = (
+    lambda: motes.Hierarchical.generate(dim=30, groups=1),
+    ["hierarchical", "--dim", 30, "--groups", 1],
+    dict(particles=7, steps=60, seed=3),
+)
+CASES["batches of groups"] = (
+    lambda: motes.Hierarchical.generate(dim=30),
+    ["hierarchical", "--dim", 30],
+    dict(particles=7, steps=60, batch=10, adjust=True, init_theta=0.5),
+)
+
+
 def flags(settings):
     words = []
     for key, value in settings.items():
@@ -85,6 +98,28 @@ def test_files_equal_those_of_the_command_line(case, cli, tmp_path):
     fit = motes.fit(model, **settings, progress=False)
     fit.save(saved, report=False)
     assert_same(there, saved)
+
+
+def test_groups_have_names_and_shapes(cli, tmp_path):
+    """Each observation is a group; the arrays of a fit and of the command line's file are the same."""
+    model = motes.Hierarchical.generate(dim=5)
+    assert (model.d_x, model.groups, len(model.group_names)) == (1, 5, 5) and "groups=5" in repr(model)
+    settings = dict(particles=4, steps=20)
+    fit = motes.fit(model, **settings, progress=False)
+    cli("fit", "hierarchical", "--dim", 5, *flags(settings), "--out", tmp_path / "there", "--no-report")
+    with np.load(tmp_path / "there" / "posterior.npz") as there:
+        assert fit.group_names == there["group_names"].tolist() == model.group_names
+        assert fit.x_names == there["x_names"].tolist() == model.x_names
+        for name, array in [("particles", fit.particles), ("clouds", fit.clouds), ("mean", fit.posterior_mean)]:
+            np.testing.assert_array_equal(array, there[name])
+    assert fit.particles.shape == (4, 5) and fit.clouds.shape[1:] == (5,)
+    assert fit.posterior_mean.shape == fit.posterior_var.shape == (5,)
+    one = motes.Hierarchical.generate(dim=5, groups=1)
+    assert (one.d_x, one.groups) == (5, 1)
+    whole = motes.fit(one, **settings, progress=False)
+    assert whole.group_names is None and whole.particles.shape == (4, 5) and len(whole.x_names) == 5
+    with pytest.raises(ValueError, match="groups"):
+        motes.Hierarchical.generate(dim=5, groups=3)
 
 
 def test_defaults_of_the_command_line_are_had_by_none(cli, tmp_path):

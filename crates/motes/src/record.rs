@@ -76,25 +76,11 @@ impl RunDirectory {
     ) -> Result<(Self, Vec<String>), Error> {
         // Before anything is read or cut: another process may be at work.
         let mut trace = TraceFile::open(path)?;
-        let generations = Generations::new(checkpoint::directory(path));
-        let (header, mut warnings) = generations.load(state)?;
-        for warning in &mut warnings {
-            let older =
-                if header.is_some() { "the older generation is used" } else { "the run starts again" };
-            warning.push_str(&format!(": {older}"));
+        let (header, mut warnings) = Self::read(path, settings, recording, state)?;
+        if header.is_none() {
+            warnings.iter_mut().for_each(|warning| warning.push_str(": the run starts again"));
         }
-        let digest = settings_digest(settings, recording);
-        let (trace_bytes, seconds) = match &header {
-            Some(h) if h.settings != digest || state.k > settings.steps => {
-                return Err(Error::File {
-                    path: path.join("config.toml"),
-                    problem: "was changed since the checkpoint was written; put it back, or `fit-again()`"
-                        .into(),
-                });
-            }
-            Some(h) => (h.trace_bytes, h.seconds),
-            None => (0, 0.0),
-        };
+        let (trace_bytes, seconds) = header.as_ref().map_or((0, 0.0), |h| (h.trace_bytes, h.seconds));
         if let Some(h) = header.filter(|h| h.instruction_set != crate::instruction_set()) {
             warnings.push(format!(
                 "the checkpoint was written on {} and goes on here on {}: results will agree up to rounding, not bit for bit",
@@ -106,9 +92,29 @@ impl RunDirectory {
             0 => trace.replace(trace_header(model, settings).as_bytes())?,
             _ => trace.cut_back(trace_bytes)?,
         }
-        generations.forget_after(state.k)?;
+        Generations::new(checkpoint::directory(path)).forget_after(state.k)?;
         let directory = Self::open(path, trace, seconds, model, settings, recording);
         Ok((directory, warnings))
+    }
+
+    /// Brings `state` to the last good checkpoint of a run directory, and changes nothing there. Refuses one of other
+    /// settings; returns the header, if there is a checkpoint, and what is wrong with newer ones.
+    pub fn read<F: Real>(
+        path: &Path,
+        settings: &Settings,
+        recording: Recording,
+        state: &mut State<F>,
+    ) -> Result<(Option<Header>, Vec<String>), Error> {
+        let (header, mut warnings) = Generations::new(checkpoint::directory(path)).load(state)?;
+        let Some(header) = header else { return Ok((None, warnings)) };
+        if header.settings != settings_digest(settings, recording) || state.k > settings.steps {
+            return Err(Error::File {
+                path: path.join("config.toml"),
+                problem: "was changed since the checkpoint was written; put it back, or `fit-again()`".into(),
+            });
+        }
+        warnings.iter_mut().for_each(|warning| warning.push_str(": the older generation is used"));
+        Ok((Some(header), warnings))
     }
 
     fn open<F: Real>(

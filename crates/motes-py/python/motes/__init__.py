@@ -17,7 +17,7 @@ True
 
 from ._core import __version__
 from ._errors import DivergedError
-from ._fit import fit, load
+from ._fit import fit, load, resume
 from ._generator import Generator, GeneratorFit
 from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression
 from ._own import Check, Checks, Model, check_model
@@ -45,4 +45,5 @@ __all__ = [
     "fit",
     "load",
     "models",
+    "resume",
 ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
+import textwrap
 from typing import Any, Callable, overload
 
 from . import _core
@@ -12,9 +12,9 @@ from ._arrays import place, whole
 from ._generator import Generator, GeneratorFit
 from ._models import _Builtin
 from ._own import Model, _problem
-from ._registry import models, options_of, run_options
+from ._registry import algorithms, models, options_of, refuse_unknown, run_options, takes
 from ._result import Fit, Replicates
-from ._run import Step, attended, how_of, table_of
+from ._run import Step, attended, how_of, table_of, warn_of
 
 #: What `fit` names itself.
 _NAMED = {"algorithm", "particles", "steps", "step_size", "burn_in", "seed"}
@@ -117,8 +117,7 @@ def fit(
     model : Model, Hierarchical, LogisticRegression, BayesianNeuralNetwork or Generator
         The model with its data.
     algorithm : str
-        pgd, ipla, pqn, pmgd, soul, em, mean-field, marginal-mh, joint-mh, abp, short-run or vae; a generator takes pgd,
-        abp, short-run or vae.
+        {algorithms}. Each says what it needs of the model.
     particles, steps : int or None
         The number of particles and of steps; None for the command line's default for this model. A generator has
         by default 10 particles for each image and 100 epochs.
@@ -143,10 +142,10 @@ def fit(
     report : bool
         Whether to write report.html into ``out``.
     **settings
-        step_decay, grow, preconditioner, adjust, adjust_after, joint_update, warm_start, batch, init_theta,
-        init_particles, precision, trace_every, metrics_every, keep_clouds, checkpoint_every, transitions, theta_rate,
-        encoder_rate: as on the command line. For a generator also epochs (instead of steps), lambda_ (instead of
-        theta_rate), sigma, batchnorm, pictures_every.
+        As on the command line, with underscores. For a generator also epochs (instead of steps), lambda_ (instead of
+        theta_rate), sigma, batchnorm and pictures_every. For every model:
+
+        {settings}
 
     Returns
     -------
@@ -157,6 +156,8 @@ def fit(
     ------
     ValueError
         If an argument cannot be used; the message names it and says what to do.
+    FileNotFoundError
+        If a file that is named is not there.
     DivergedError
         If the iterates leave every reasonable range or become NaN.
 
@@ -172,10 +173,7 @@ def fit(
     generator = isinstance(model, Generator)
     problem = _problem(model)
     known = (set(run_options()) | (_OF_GENERATOR if generator else set())) - _NAMED
-    for key in settings:
-        if key not in known:
-            close = difflib.get_close_matches(key, known, 1)
-            raise TypeError(f"fit() has no setting '{key}'" + (f"; did you mean {close[0]}?" if close else ""))
+    refuse_unknown("fit", settings, known)
     if generator:
         # It has the command line's defaults.
         steps = None if isinstance(steps, _Default) else steps
@@ -193,9 +191,11 @@ def fit(
         "seed": seed,
         **settings,
     }
-    if algorithm == "em":  # which is exact, and refuses particles and a step size that it is given
-        particles = None if isinstance(particles, _Default) else particles
-        step_size = None if isinstance(step_size, str) and step_size == "auto" else step_size
+    # What an algorithm has no use for is refused if it is given, and not by default.
+    if not takes(algorithm, "particles") and isinstance(particles, _Default):
+        particles = None
+    if not takes(algorithm, "step_size") and isinstance(step_size, str) and step_size == "auto":
+        step_size = None
     chosen.update(particles=particles, step_size=step_size)
     table = table_of(chosen, run_options())
     how = how_of(threads, callback, callback_every, report)
@@ -214,6 +214,19 @@ def fit(
         if not fits[-1].complete:
             break
     return Replicates(fits)
+
+
+def _described(text: str) -> str:
+    """The documentation of `fit` with what the table of the command line says."""
+    names = list(algorithms())
+    described = f"{', '.join(names[:-1])} or {names[-1]}"
+    words = textwrap.fill(described, 110, subsequent_indent=" " * 8)
+    others = [f"{name} : {option.help}" for name, option in run_options().items() if name not in _NAMED]
+    return text.replace("{algorithms}", words).replace("{settings}", ("\n" + " " * 8).join(others))
+
+
+if fit.__doc__:
+    fit.__doc__ = _described(fit.__doc__)
 
 
 def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any":
@@ -243,6 +256,8 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any"
     """
     where = place("dir", dir)
     config = os.path.join(where, "config.toml")
+    if not os.path.exists(where):
+        raise FileNotFoundError(f"dir {where} is not there; give a directory that a fit has written")
     if not os.path.isfile(config):
         raise ValueError(f"dir {where} is not a run directory (it has no config.toml); give one that a fit has written")
     problem = None if model is None else _problem(model)
@@ -253,10 +268,42 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any"
         if name not in models():
             raise ValueError(f"{where} is a run of the model {name!r}, which is none of Motes'; give it as model=")
     run = _core.load(where, problem)
+    warn_of(run.notes, stacklevel=3)
     if model is None:
         classes = {builtin._model: builtin for builtin in _Builtin.__subclasses__()}
         model = classes[run.problem.name]._of(run.problem)
     return _of_model(run, model)
+
+
+def resume(
+    dir: str | os.PathLike[str], steps: int | None = None, model: Model | None = None, **how: Any
+) -> "Fit | Any":
+    """Goes on with the run of a directory, as ``motes resume`` does: :func:`load`, and :meth:`Fit.resume`.
+
+    Parameters
+    ----------
+    dir : path
+        The run directory.
+    steps : int, optional
+        The new total number of steps; by default the old one, to finish what was interrupted.
+    model : Model, optional
+        The model, for a run of a model of your own.
+    **how
+        threads, callback, progress, callback_every, report: as for :meth:`Fit.resume`.
+
+    Returns
+    -------
+    Fit or GeneratorFit
+
+    Examples
+    --------
+    >>> import motes, tempfile
+    >>> with tempfile.TemporaryDirectory() as dir:
+    ...     fit = motes.fit(motes.Hierarchical([1.0, 2.0]), particles=5, steps=50, out=dir, progress=False)
+    ...     motes.resume(dir, steps=80, progress=False)
+    Fit(hierarchical by pgd, 80 of 80 steps, complete)
+    """
+    return load(dir, model).resume(steps, **how)
 
 
 def _of_model(run: _core.Run, model: Any) -> Fit:

@@ -11,7 +11,7 @@ import numpy as np
 from . import _arrays
 from ._arrays import finite, flag, place, whole
 from ._core import Problem
-from ._registry import options_of
+from ._registry import options_of, refuse_unknown
 from ._run import table_of
 
 
@@ -131,7 +131,9 @@ class Hierarchical(_Builtin):
         return cls._of_settings(dim=dim, true_theta=true_theta, data_seed=data_seed, groups=groups)
 
     @classmethod
-    def from_csv(cls, path: str | os.PathLike[str], target: str | None = None) -> "Hierarchical":
+    def from_csv(
+        cls, path: str | os.PathLike[str], target: str | None = None, groups: int | None = None
+    ) -> "Hierarchical":
         """Observations in a column of a CSV file (by default the last).
 
         Parameters
@@ -140,8 +142,10 @@ class Hierarchical(_Builtin):
             The file.
         target : str, optional
             The column.
+        groups : int, optional
+            1 for all latent variables in one group.
         """
-        return cls._of_settings(data=_absolute(path), target=target)
+        return cls._of_settings(data=_absolute(path), target=target, groups=groups)
 
 
 class LogisticRegression(_Builtin):
@@ -252,6 +256,8 @@ class LogisticRegression(_Builtin):
         >>> motes.LogisticRegression.wisconsin().d_x
         9
         """
+        known = ["test_fraction", "split_seed", "standardize", "prior_variance", "intercept"]
+        refuse_unknown("LogisticRegression.wisconsin", settings, known)
         if "standardize" in settings:
             settings["no_standardize"] = not flag("standardize", settings.pop("standardize"))
         return cls._of_settings(**settings)

@@ -39,6 +39,8 @@ class Model:
         Names of the parameters, or ``{"theta": [...], "x": [...]}``.
     name : str
         What the model is called in messages and files.
+    start : array_like, shape (d_theta,), optional
+        Where theta starts unless ``init_theta`` says otherwise; by default at zero.
     theta_terms : array_like, optional
         The number of terms in each component of the theta-gradient; for ``preconditioner="diagonal"``.
     data_terms : int, optional
@@ -81,6 +83,7 @@ class Model:
         names: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
         *,
         name: str = "own",
+        start: Any = None,
         theta_terms: Any = None,
         data_terms: int | None = None,
         curvature: float | None = None,
@@ -113,6 +116,12 @@ class Model:
         if taken := [n for n in self.theta_names if n in trace_columns()]:
             raise ValueError(f"names of theta has {taken[0]!r}, which is a column of every trace's own; choose another")
         self.x_names = _names("names of x", of.get("x"), self.d_x, "x")
+        self.start: list[float] | None = None
+        if start is not None:
+            given = _arrays.converted("start", start, "give a number for each parameter")
+            self.start = _arrays.numbers("start", np.atleast_1d(given), 1).tolist()
+            if len(self.start) != self.d_theta:
+                raise ValueError(f"start has {len(self.start)} values; give one for each of {self.d_theta} parameters")
         self.theta_terms: list[float] | None = None
         if theta_terms is not None:
             given = _arrays.converted("theta_terms", theta_terms, "give a number for each parameter")

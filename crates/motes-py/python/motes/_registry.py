@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Iterable, NamedTuple
 
 from . import _core
 
@@ -61,6 +62,35 @@ def run_options() -> dict[str, Option]:
 def options_of(model: str) -> dict[str, Option]:
     """A model's own options."""
     return _options(_table()["models"][model]["options"])
+
+
+def algorithms() -> dict[str, str]:
+    """The algorithms and what they are."""
+    return {name: a["about"] for name, a in _table()["algorithms"].items()}
+
+
+def takes(algorithm: Any, setting: str) -> bool:
+    """Whether a setting means anything to an algorithm; one that nobody knows is refused elsewhere."""
+    known = _table()["algorithms"].get(algorithm) if isinstance(algorithm, str) else None
+    return known is None or setting.replace("_", "-") in known["takes"]
+
+
+def refuse_unknown(who: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuses settings that there are none of, and says what was meant or where they belong."""
+    known = sorted(known)
+    for key in given:
+        if key in known:
+            continue
+        owners = [name for name in models() if key in options_of(name)]
+        if key in run_options():
+            remedy = "give it to motes.fit"
+        elif close := difflib.get_close_matches(key, known, 1):
+            remedy = f"did you mean {close[0]}?"
+        elif owners:
+            remedy = f"it belongs to the model {' and '.join(owners)}"
+        else:
+            remedy = f"it has {', '.join(known)}"
+        raise ValueError(f"{who} has no setting '{key}'; {remedy}")
 
 
 def models() -> dict[str, ModelInfo]:

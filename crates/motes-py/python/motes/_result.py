@@ -383,7 +383,8 @@ class Replicates(Sequence[Fit]):
         -------
         arviz.InferenceData or xarray.DataTree
             ``posterior`` holds ``theta`` with dimensions (chain, draw, theta_dim) and ``x`` with (chain, draw, particle,
-            x_dim); draws are the steps whose clouds were kept.
+            x_dim), or (chain, draw, particle, group) and possibly x_dim where there are several groups; draws are the
+            steps whose clouds were kept.
         """
         from ._arviz import to_arviz
 
@@ -395,7 +396,7 @@ class Replicates(Sequence[Fit]):
 
 def _r_hat(means: np.ndarray, variances: np.ndarray, n: float) -> np.ndarray:
     if len(means) < 2:
-        return np.full(means.shape[1], np.nan)
+        return np.full(means.shape[1:], np.nan)
     within, between = variances.mean(axis=0), means.var(axis=0, ddof=1)
     shrink = 1.0 if math.isinf(n) else (n - 1) / n
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import re
 import warnings
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple
 import numpy as np
 
 from . import _core
-from ._arrays import finite, whole
+from ._arrays import converted, finite, numbers, place, whole
 from ._errors import DivergedError
 from ._own import Model
 from ._progress import Progress
@@ -62,6 +63,14 @@ _WRITTEN: dict[str, Callable[[Any], str]] = {
 }
 
 
+def _start(value: Any) -> Any:
+    """Where theta starts: a number for all components, a list of one for each, or the name of a file of them."""
+    if isinstance(value, (str, bytes, os.PathLike)):
+        return place("init_theta", value)
+    array = converted("init_theta", value, "give a number, one for each parameter, or a file")
+    return finite("init_theta", value) if array.ndim == 0 else numbers("init_theta", array, 1).tolist()
+
+
 def table_of(chosen: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str, Any]:
     """Settings as config.toml has them; `options` says which must be whole."""
     table = {}
@@ -70,7 +79,9 @@ def table_of(chosen: Mapping[str, Any], options: Mapping[str, Option]) -> dict[s
             value = value.item()
         if value is None:
             continue
-        if key in _WRITTEN and not isinstance(value, str):
+        if key == "init_theta":
+            value = _start(value)
+        elif key in _WRITTEN and not isinstance(value, str):
             try:
                 value = _WRITTEN[key](value)
             except (TypeError, ValueError) as error:
