@@ -190,7 +190,7 @@ def test_bad_images_are_refused(images, labels, words):
 @pytest.mark.parametrize(
     "settings, words",
     [
-        (dict(algorithm="em"), "^em "),
+        (dict(algorithm="em"), "no algorithm of the generator .em.; choose one of pgd"),
         (dict(particles=0), "^particles=0 "),
         (dict(particles=1.5), "^particles is 1.5; give a whole number"),
         (dict(transitions=3), "^transitions means nothing to pgd"),
@@ -202,7 +202,7 @@ def test_bad_images_are_refused(images, labels, words):
         (dict(steps=2, epochs=2), "^steps and epochs"),
         (dict(epochs=0), "^epochs=0 leaves nothing"),
         (dict(threads=0), "^threads"),
-        (dict(particles=10**9), "this run needs"),
+        (dict(particles=10**9), "^this training needs about .* use fewer particles"),
     ],
     ids=str,
 )
