@@ -79,7 +79,8 @@ fn a_step_that_is_too_large_without_overflow_is_a_verdict() {
     assert!(done.out.contains("h = 0.9 is too large"), "{}", done.out);
     let diagnostics = &summary(&place.path("large"))["diagnostics"];
     assert_eq!(diagnostics["verdict"], "step-too-large");
-    assert!(number(&diagnostics["shadow_acceptance"]) < 0.6);
+    // A group of one coordinate must accept 98 % for its standard deviation to be within 5 %.
+    assert!(number(&diagnostics["shadow_acceptance"]) < 0.978);
     let suggestion = number(&diagnostics["suggested_step_size"]);
     assert!(suggestion < 0.9);
     let advice = diagnostics["advice"].as_str().unwrap();
@@ -88,7 +89,7 @@ fn a_step_that_is_too_large_without_overflow_is_a_verdict() {
     let better = &summary(&place.path("better"))["diagnostics"];
     assert_eq!(better["verdict"], "ok");
     assert_eq!(better["advice"], Value::Null);
-    assert!(number(&better["shadow_acceptance"]) >= 0.6);
+    assert!(number(&better["shadow_acceptance"]) >= 0.978);
     place.quietly(&format!("{fit} --step-size {suggestion} --adjust --out adjusted"));
     assert_eq!(verdict(&place.path("adjusted")), "ok");
 }

@@ -117,7 +117,8 @@ def fit(
     model : Model, Hierarchical, LogisticRegression, BayesianNeuralNetwork or Generator
         The model with its data.
     algorithm : str
-        {algorithms}. Each says what it needs of the model.
+        {algorithms}. Each says what it
+        needs of the model; a generator takes pgd, abp, short-run or vae.
     particles, steps : int or None
         The number of particles and of steps; None for the command line's default for this model. A generator has
         by default 10 particles for each image and 100 epochs.
