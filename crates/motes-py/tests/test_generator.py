@@ -18,18 +18,6 @@ def fit():
     return motes.fit(motes.Generator.mnist(64), **TINY)
 
 
-<<<<<<< HEAD
-=======
-def checkpoint(run):
-    """The newest checkpoint's arrays, and its header, without the time and the checksum at its end."""
-    data = sorted((run / "checkpoint").iterdir())[-1].read_bytes()
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + length])
-    about = json.loads(header["__metadata__"]["motes"])
-    return header["cloud"], {**about, "seconds": 0}, data[8 + length : -4]
-
-
->>>>>>> pyfix
 def assert_same(a, b):
     for name in ["config.toml", "trace.csv", "posterior.npz", "weights.safetensors"]:
         assert (a / name).read_bytes() == (b / name).read_bytes(), name
@@ -193,18 +181,11 @@ def test_bad_images_are_refused(images, labels, words):
 @pytest.mark.parametrize(
     "settings, words",
     [
-<<<<<<< HEAD
         (dict(algorithm="soul"), "algorithm of the generator .*soul.*pgd"),
         (dict(particles=0), "^particles=0 leaves no"),
         (dict(particles=1.5), "^particles is 1.5; give a whole number"),
         (dict(transitions=3), "^transitions means nothing to pgd"),
         (dict(precision="f64"), "^the generator works in single precision"),
-=======
-        (dict(algorithm="em"), "no algorithm of the generator .em.; choose one of pgd"),
-        (dict(particles=0), "^particles=0 "),
-        (dict(particles=1.5), "^particles is 1.5; give a whole number"),
-        (dict(transitions=3), "^transitions means nothing to pgd"),
->>>>>>> pyfix
         (dict(batch=63, particles=1), "^with batch=63 the last batch of 64 images holds a single one"),
         (dict(step_size=-1.0), "^step_size=-1 is not a positive"),
         (dict(sigma="x"), "^sigma: "),
@@ -213,11 +194,7 @@ def test_bad_images_are_refused(images, labels, words):
         (dict(steps=2, epochs=2), "^steps and epochs"),
         (dict(epochs=0), "^epochs=0 leaves nothing"),
         (dict(threads=0), "^threads"),
-<<<<<<< HEAD
         (dict(particles=10**9), "^this (training|run) needs .* particles"),
-=======
-        (dict(particles=10**9), "^this training needs about .* use fewer particles"),
->>>>>>> pyfix
     ],
     ids=str,
 )

@@ -238,7 +238,7 @@ def test_a_singular_hessian_is_not_called_nan():
 def test_checkpoints_are_told_of_where_there_are_any(tmp_path):
     model = motes.Model(1, 2, lambda theta, x: (0 * x[:, :1], -1000.0 * x))
     with pytest.raises(motes.DivergedError, match="earlier checkpoints are kept"):
-        motes.fit(model, particles=3, steps=2000, step_size=1.0, out=tmp_path / "run", **QUIET)
+        motes.fit(model, particles=3, steps=2000, step_size=1.0, out=tmp_path / "run", checkpoint_every=1, **QUIET)
     changed = motes._core.in_python("was changed; put it back, or `fit-again()`")
     assert changed == "was changed; put it back, or fit the model again"
 
