@@ -213,7 +213,7 @@ fn what_cannot_be_done_is_refused_in_a_sentence() {
         ("--channels 2", &["--channels 2", "3"]),
         ("--images 65 --particles 1 --batch 32", &["single one", "--batch"]),
         ("--data nowhere", &["nowhere", "check the path"]),
-        ("--particles 100000000000", &["particles x", "bytes", "are available", "--particles"]),
+        ("--particles 100000000000", &["particles x", "bytes", "are available", "fewer particles"]),
         ("--threads 0", &["--threads 0"]),
         ("--sigma 1e200", &["--sigma 1", "within", "0.01"]),
         ("--sigma 1e-12", &["--sigma 0.000000000001", "within"]),
