@@ -101,6 +101,6 @@ fn a_start_of_another_length_is_refused() {
             &["--init-theta", "2 numbers", "1 parameters"],
         );
     }
-    let diverged = place.motes("fit hierarchical --theta-rate 3 --steps 2000 --out r");
+    let diverged = place.motes("fit hierarchical --step-size 0.02 --theta-rate 3 --steps 2000 --out r");
     diverged.refused(&["|theta|", "--theta-rate 0.3"]);
 }

@@ -158,7 +158,8 @@ pub(crate) fn planned(shape: Shape, settings: &Settings) -> Vec<(&'static str, P
     let cells = groups.saturating_mul(leaves);
     let moments = averaged.saturating_mul(leaves).saturating_mul(8);
     let listed = d_theta.min(LISTED as u128);
-    let keeps = averaged > 0 && settings.keep_clouds > 0;
+    let stale = settings.batch.is_some() && composition.draws_afresh();
+    let keeps = averaged > 0 && settings.keep_clouds > 0 && !stale;
     let kept = (MAX_PARTICLES as u128).min(MAX_BYTES as u128 / row.max(1));
     let kept = if keeps && kept >= n { kept } else { 0 };
     let mut list = vec![

@@ -78,7 +78,8 @@ impl Diagnostics {
             shadow_acceptance: shadow_now,
             suggested_step_size: None,
         };
-        let floor = shadow_floor(model.d_x());
+        // Latent variables that all data share keep the floor that their automatic step sizes were chosen by.
+        let floor = if model.groups() > 1 { shadow_floor(model.d_x()) } else { SHADOW_FLOOR };
         let goal = SHADOW_GOAL.max(0.5 * (1.0 + floor));
         let smaller = || {
             let halves = std::iter::successors(Some(h / 2.0), |h| Some(h / 2.0)).take(30);
