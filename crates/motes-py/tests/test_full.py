@@ -142,7 +142,7 @@ def test_plot_of_a_generator(tmp_path):
     pytest.importorskip("matplotlib")
     images = np.random.default_rng(0).integers(0, 256, (4, 3, 32, 32), dtype=np.uint8)
     for model in [motes.Generator.mnist(8), motes.Generator(images)]:
-        figure = motes.fit(model, particles=1, steps=3, batch=8, **QUIET).plot()
+        figure = motes.fit(model, particles=1, steps=3, batch=4, **QUIET).plot()
         figure.savefig(tmp_path / "fit.png")
         assert (tmp_path / "fit.png").stat().st_size > 10_000 and len(figure.axes) == 2
 

@@ -99,7 +99,7 @@ impl<R: Read + Seek> Archive<R> {
         let (rows, d) = match header.shape[..] {
             [rows] => (rows, 1),
             // Groups and their coordinates are one row of numbers.
-            [rows, ref axes @ ..] => (rows, axes.iter().product()),
+            [rows, ref axes @ ..] => (rows, axes.iter().fold(1, |d: usize, n| d.saturating_mul(*n))),
             _ => return Err(damaged("not a matrix".into())),
         };
         if wanted.iter().any(|i| *i >= d) {

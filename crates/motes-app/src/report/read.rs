@@ -427,7 +427,8 @@ fn marginals(file: BufReader<File>, summary: &Summary, limits: Limits) -> Result
     if shape.is_none() {
         (array, shape) = ("particles", archive.shape("particles")?);
     }
-    let d = shape.as_ref().map(|s| s[1..].iter().product::<usize>()).filter(|d| *d > 0);
+    let axes = |s: &[usize]| s.get(1..).map(|axes| axes.iter().fold(1, |d: usize, n| d.saturating_mul(*n)));
+    let d = shape.as_deref().and_then(axes).filter(|d| *d > 0);
     let moments = match &summary.posterior {
         Some(listed) => Some((listed.mean.clone(), listed.var.clone())),
         None => archive.vector("mean")?.zip(archive.vector("var")?),
