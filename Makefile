@@ -1,6 +1,6 @@
 # Everything a newcomer or CI calls. `make test` is the whole check.
 
-.PHONY: test fmt lint docs unit python test-python-full bench results test-browser test-peers fuzz deny
+.PHONY: test fmt lint docs unit python test-slow test-python-full bench results test-browser test-peers fuzz deny
 
 test: fmt lint docs unit python
 
@@ -20,6 +20,11 @@ unit:
 # The Python package, in a virtual environment of its own under target/ (NumPy and pytest; PYTHON_TESTS=most adds JAX and others).
 python:
 	bash crates/motes-py/test.sh $(PYTHON_TESTS)
+
+# The fit without tuning on all models whose truth is known, over 200 seeds and 400 simulated data sets: a quarter of an hour on two
+# cores. It prints the tables of docs/auto.md.
+test-slow:
+	cargo test --release -p motes-models --test auto -- --ignored --nocapture --test-threads 1
 
 # The same with JAX, PyTorch, ArviZ, scikit-learn, matplotlib, Jupyter and mypy; then the wheel and the package in fresh environments.
 test-python-full:

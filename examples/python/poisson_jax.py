@@ -29,7 +29,7 @@ model = motes.Model.from_jax(
     prior=lambda theta, normals: np.exp(theta[2]) * normals,
 )
 assert motes.check_model(model).ok
-fit = motes.fit(model, "pqn", particles=50, steps=2000, step_size=0.03, adjust=True, init_particles="prior")
+fit = motes.fit(model)
 print(fit.summary())
 
 
@@ -48,6 +48,6 @@ while step > 1e-5:  # a search along ever smaller steps in each direction
     trials = [best + sign * step * e for e in np.eye(3) for sign in (-1, 1)]
     top = max(trials, key=marginal)
     best, step = (top, step) if marginal(top) > marginal(best) else (best, step / 2)
-print("estimate   ", np.round(fit.theta_mean, 3))
+print("estimate   ", np.round(fit.theta_mean, 3), "with standard errors", np.round(fit.se, 3))
 print("integration", np.round(best, 3))
-np.testing.assert_allclose(fit.theta_mean, best, atol=0.03)
+assert fit.ok and np.all(np.abs(fit.theta_mean - best) < 0.2 * fit.se)

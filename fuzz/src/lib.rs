@@ -118,7 +118,7 @@ impl Fuzzer {
                     let name = self.target.name;
                     let file = found.join(format!("{name}-{case}"));
                     let kept = std::fs::create_dir_all(found).and_then(|()| std::fs::write(&file, &input));
-                    let place = kept.map_or("nowhere".into(), |()| file.display().to_string());
+                    let place = kept.map_or("nowhere".into(), |()| file.to_string_lossy().to_string());
                     return Err(format!(
                         "{name}, case {case}: {defect}; its input is in {place}, put it into fuzz/corpus/{name} with the repair"
                     ));

@@ -42,7 +42,7 @@ fn work(args: Vec<String>) -> Result<(), String> {
     }
     let found = PathBuf::from("target/fuzz");
     std::fs::create_dir_all(&found)
-        .map_err(|e| format!("cannot make {}: {e}; go elsewhere", found.display()))?;
+        .map_err(|e| format!("cannot make {}: {e}; go elsewhere", found.to_string_lossy()))?;
     for target in targets {
         match case {
             Some(case) => println!("{:?}", Fuzzer::new(target).run(case..case + 1, None, &found)?),
@@ -65,7 +65,7 @@ fn for_a_time(target: &'static Target, time: Duration, found: &std::path::Path) 
         let tally = fuzzer.run(next..next + BATCH, Some(end), found)?;
         (next, cases, read) = (next + tally.cases, cases + tally.cases, read + tally.read);
         std::fs::write(&mark, next.to_string())
-            .map_err(|e| format!("cannot write {}: {e}", mark.display()))?;
+            .map_err(|e| format!("cannot write {}: {e}", mark.to_string_lossy()))?;
     }
     let rate = cases as f64 / began.elapsed().as_secs_f64();
     println!("{:12} {cases:>10} cases, {read:>9} read, {rate:>7.0} a second, up to case {next}", target.name);

@@ -9,7 +9,7 @@ fn run(name: &str) {
     let fuzzer = Fuzzer::new(target);
     fuzzer.good().unwrap_or_else(|defect| panic!("{defect}"));
     for (path, input) in corpus(name) {
-        fuzzer.read(&input).unwrap_or_else(|defect| panic!("{}: {defect}", path.display()));
+        fuzzer.read(&input).unwrap_or_else(|defect| panic!("{}: {defect}", path.to_string_lossy()));
     }
     let found = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz");
     let tally = fuzzer.run(0..target.cases, None, &found).unwrap_or_else(|defect| panic!("{defect}"));

@@ -5,11 +5,13 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use motes::auto::{self, Assessment};
 use motes::files::{Durable, write_atomically};
 use motes::printable::Number;
 use motes::record::{RunDirectory, TraceRows, trace_header};
+use motes::sentence::foreign_path;
 use motes::settings::InitTheta;
-use motes::summary::Metrics;
+use motes::summary::{Assessed, Metrics};
 use motes::{Cloud, Ended, Flow, Model, Observer, Real, Settings, State, StepInfo, Stop, Summary};
 use motes_models::registry::{Epochs, Fitted, Problem};
 
@@ -26,6 +28,8 @@ pub enum Start<F> {
     Memory,
     /// Where the last checkpoint of a run directory is.
     Directory(PathBuf),
+    /// Where theta's stage of a fit by auto ended, in its directory: it goes on from there with another tolerance.
+    Theta(PathBuf),
     /// In memory, where another run has ended.
     Saved {
         /// Its state.
@@ -115,7 +119,18 @@ pub fn carry_out<F: Real>(
         (Err(e), _) => return Err(e),
     };
     let seconds = before + spent.as_secs_f64();
-    let mut summary = summary(&job, model, &state, seconds);
+    let assessed = match ended {
+        Ended::Complete => assess(&job, model, &state, watch, stop)?,
+        Ended::Early => None,
+    };
+    // A run that was stopped while it was assessed is not over: what it has come to is kept, and it is assessed again.
+    let stopped = ended == Ended::Complete && assessed.is_none();
+    if stopped && let Place::Directory(directory) = &mut place {
+        directory.checkpoint(&state, spent)?;
+    }
+    let ended = if stopped { Ended::Early } else { ended };
+    let assessed = assessed.unwrap_or(Assessed { level: level(&job), ..Assessed::default() });
+    let mut summary = summary(&job, model, &state, seconds, &assessed);
     let (dir, trace) = match place {
         Place::Memory(memory) => {
             summary.scalars = scalars(model, &job.settings, state.k, &memory.text[..]);
@@ -158,7 +173,7 @@ pub fn open<F: Real>(job: Job, model: &dyn Model<F>, dir: &Path) -> Result<Outco
     let mut state = State::initial(model, &job.settings);
     let (header, notes) = RunDirectory::read(dir, &job.settings, job.config.run.recording(), &mut state)?;
     let header = header.ok_or_else(|| match &notes[..] {
-        [] => format!("{} has no checkpoint yet; fit the model again", dir.display()),
+        [] => format!("{} has no checkpoint yet; fit the model again", foreign_path(dir)),
         damage => format!("{}, and there is no older checkpoint; fit the model again", damage.join(" and ")),
     })?;
     let path = dir.join("trace.csv");
@@ -171,9 +186,19 @@ pub fn open<F: Real>(job: Job, model: &dyn Model<F>, dir: &Path) -> Result<Outco
         return Err(motes::Error::File { path, problem }.into());
     }
     let seconds = header.seconds;
-    let mut summary = summary(&job, model, &state, seconds);
+    // What a finished run has written knows more than its state: a pass that assessed it is not made again.
+    let written = Summary::read(dir).ok().flatten().filter(|s| s.steps == state.k);
+    let assessed = match &written {
+        Some(_) => Assessed::default(),
+        None => Assessed {
+            assessment: Assessment::of_fit(model, &state, job.settings.seed),
+            seconds: None,
+            level: level(&job),
+        },
+    };
+    let mut summary = written.unwrap_or_else(|| summary(&job, model, &state, seconds, &assessed));
     summary.scalars = scalars(model, &job.settings, state.k, &trace[..]);
-    let ended = if state.k < job.settings.steps { Ended::Early } else { Ended::Complete };
+    let ended = if state.is_over(&job.settings) { Ended::Complete } else { Ended::Early };
     Ok(Outcome { job, state, summary, seconds, ended, dir: Some(dir.to_path_buf()), trace, notes })
 }
 
@@ -223,10 +248,50 @@ fn blame_start<F: Real>(error: Error, job: &Job, model: &dyn Model<F>) -> Error 
     }
 }
 
+/// The level of a run's intervals.
+fn level(job: &Job) -> f64 {
+    job.config.run.level.unwrap_or(0.95)
+}
+
+/// What is known of a finished run besides its state: what a fit by auto knows of itself, or what an adjusted pass at its estimate
+/// tells, where one can be made; nothing if that was stopped.
+fn assess<F: Real>(
+    job: &Job,
+    model: &dyn Model<F>,
+    state: &State<F>,
+    watch: &dyn Watch<F>,
+    stop: Stop<'_>,
+) -> Result<Option<Assessed>, Error> {
+    let unknown = Assessed { level: level(job), ..Assessed::default() };
+    if state.auto.is_some() {
+        let assessment = Assessment::of_fit(model, state, job.settings.seed);
+        return Ok(Some(Assessed { assessment, ..unknown }));
+    }
+    if job.config.run.no_assess == Some(true) || auto::can_assess(model, &job.settings).is_err() {
+        return Ok(Some(unknown));
+    }
+    let began = Instant::now();
+    let theta = state.averages.theta_mean().unwrap_or_else(|| state.theta.clone());
+    // A pass that fails says nothing about the run: it is as if there had been none.
+    let assessment =
+        auto::assess(model, &job.settings, &theta, &state.cloud, stop, || watch.stopped()).ok().flatten();
+    if assessment.is_none() && watch.stopped() {
+        return Ok(None);
+    }
+    let seconds = assessment.as_ref().map(|_| began.elapsed().as_secs_f64());
+    Ok(Some(Assessed { assessment, seconds, ..unknown }))
+}
+
 /// The summary of a run that has come to this state.
-pub fn summary<F: Real>(job: &Job, model: &dyn Model<F>, state: &State<F>, seconds: f64) -> Summary {
+pub fn summary<F: Real>(
+    job: &Job,
+    model: &dyn Model<F>,
+    state: &State<F>,
+    seconds: f64,
+    assessed: &Assessed,
+) -> Summary {
     let choices = job.config.flat().into();
-    let mut summary = Summary::of(model, &job.settings, choices, state, seconds);
+    let mut summary = Summary::of(model, &job.settings, choices, state, seconds, assessed);
     summary.data = job.problem.remember();
     summary
 }
@@ -360,6 +425,20 @@ fn begin<F: Real>(
                 RunDirectory::resume(&dir, model, &job.settings, recording, &mut state)?;
             warnings.iter().for_each(|line| watch.warn(line));
             *notes = warnings;
+            RunDirectory::write_config(&dir, &job.config.to_toml())?;
+            let before = directory.seconds_before();
+            (Some(state), Place::Directory(Box::new(directory)), before)
+        }
+        Start::Theta(dir) => {
+            let mut state = State::initial(model, &job.settings);
+            let recording = job.config.run.recording();
+            let reopened = RunDirectory::reopen(&dir, model, &job.settings, recording, &mut state)?;
+            let directory = reopened.ok_or_else(|| {
+                format!(
+                    "{} has not come to the end of theta's stage yet; `resume()` it as it is first",
+                    foreign_path(&dir)
+                )
+            })?;
             RunDirectory::write_config(&dir, &job.config.to_toml())?;
             let before = directory.seconds_before();
             (Some(state), Place::Directory(Box::new(directory)), before)

@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use motes::Algorithm;
-use motes::algorithms::PGD;
 use motes::record::Recording;
+use motes::sentence::{foreign, foreign_path};
 use motes::settings::{
     Growth, InitParticles, InitTheta, JointUpdate, Preconditioner, Settings, StepDecay, WarmStart,
 };
@@ -14,15 +14,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Error;
+use crate::job::UNBOUNDED;
 
 motes_models::options! {
     /// The choices for a run.
     pub struct Choices {
         "Algorithm" {
-            /// {algorithms} [default: pgd]
+            /// {algorithms} [default: by model]
             algorithm: &'static Algorithm => "NAME";
             /// The number of particles N [default: by model]
             particles: usize => "N";
+            /// The Monte Carlo error of theta to reach, in units of its standard error ({takers}) [default: 0.05]
+            tolerance: f64 => "T" signed;
+            /// Evaluations of value and gradients to spend at the most, for each particle ({takers}) [default: 15000]
+            max_evaluations: u64 => "E";
             /// The number of steps K [default: by model]
             steps: u64 => "K";
             /// Steps left out of the averages [default: K/2]
@@ -57,12 +62,18 @@ motes_models::options! {
             variational_adam: bool => "BOOL";
             /// The initial value of all components of theta, or a file of one number a line [default: the model's own]
             init_theta: StartTheta => "X|FILE" signed;
-            /// The initial value of all particles, or prior [default: by model]
-            init_particles: InitParticles => "X|prior" signed;
+            /// The initial value of all particles, or draws from the prior, or standard normals [default: by model]
+            init_particles: InitParticles => "X|prior|normal" signed;
             /// The seed of all randomness [default: 0]
             seed: u64 => "S";
             /// The precision of particles, f32 or f64 [default: by model]
             precision: Precision => "P";
+        }
+        "Judging" {
+            /// Leave out the adjusted pass at the estimate, which finds standard errors and biases [default: made where it can be]
+            no_assess: bool => "BOOL";
+            /// The level of all intervals [default: 0.95]
+            level: f64 => "P" signed;
         }
         "Recording" {
             /// Steps between rows of trace.csv [default: 1]
@@ -76,6 +87,9 @@ motes_models::options! {
         }
     }
 }
+
+/// Particles of a fit by auto.
+const AUTO_PARTICLES: usize = 32;
 
 /// A step size as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,7 +115,8 @@ impl FromStr for StepSize {
             Ok(h) => Ok(StepSize::Value(h)),
             Err(_) if text == "auto" => Ok(StepSize::Auto),
             Err(_) => {
-                let problem = format!("'{text}' is neither a number nor auto; write for example 0.01");
+                let problem =
+                    format!("'{}' is neither a number nor auto; write for example 0.01", foreign(text));
                 Err(with_guess(problem, text, &["auto"]))
             }
         }
@@ -169,7 +184,9 @@ struct NotFinite(f64);
 impl TryFrom<String> for NotFinite {
     type Error = String;
     fn try_from(word: String) -> Result<Self, String> {
-        word.parse().map(NotFinite).map_err(|_| format!("'{word}' is neither a number nor a list of numbers"))
+        word.parse()
+            .map(NotFinite)
+            .map_err(|_| format!("'{}' is neither a number nor a list of numbers", foreign(&word)))
     }
 }
 
@@ -213,15 +230,16 @@ impl FromStr for StartTheta {
         let number = |(i, line): (usize, &str)| {
             line.trim().parse::<f64>().ok().filter(|v| v.is_finite()).ok_or_else(|| {
                 format!(
-                    "{text}, line {}: '{}' is not a finite number; write one number a line",
+                    "{}, line {}: '{}' is not a finite number; write one number a line",
+                    foreign_path(path),
                     i + 1,
-                    line.trim()
+                    foreign(line.trim())
                 )
             })
         };
         let values = lines.map(number).collect::<Result<Vec<f64>, String>>()?;
         if values.is_empty() {
-            return Err(format!("{text} holds no numbers; write one number a line"));
+            return Err(format!("{} holds no numbers; write one number a line", foreign_path(path)));
         }
         Ok(StartTheta(InitTheta::Vector(values)))
     }
@@ -273,6 +291,15 @@ impl Choices {
                 continue;
             }
             return Err(match key.as_str() {
+                "steps" | "burn-in" if named.composition().ends_itself() => format!(
+                    "{algorithm} finds its own length; leave `{key}` out or name `algorithm=pgd`"
+                ),
+                _ if named.composition().ends_itself() => format!(
+                    "{algorithm} finds its own steps, so `{key}` has no meaning; leave it out or name `algorithm=pgd`"
+                ),
+                "tolerance" | "max-evaluations" => format!(
+                    "`{key}` is for auto, and {algorithm} makes the steps it is asked for; leave it out or use `algorithm=auto`"
+                ),
                 _ if !named.has_cloud() => {
                     format!("{algorithm} is exact and has no particles, so `{key}` has no meaning; leave it out")
                 }
@@ -290,7 +317,7 @@ impl Choices {
 
     /// The settings that the choices amount to; `h` resolves auto once the model is known.
     pub fn settings(&self, defaults: &Defaults) -> Result<Settings, Error> {
-        let algorithm = self.algorithm.unwrap_or(&PGD);
+        let algorithm = self.algorithm.unwrap_or(defaults.algorithm);
         let named = self.named(algorithm);
         let takes = |setting: &str| named.takes(setting);
         self.refuse_idle(&named)?;
@@ -309,11 +336,19 @@ impl Choices {
             ThetaRate::Value(rate) => rate,
             ThetaRate::TimesStepSize(times) => times * step_size,
         });
+        let ends_itself = named.composition().ends_itself();
         let alone = defaults.alone && (takes("transitions") || takes("encoder-rate"));
-        let burn_in = self.burn_in.unwrap_or(steps / 2);
+        let steps = if ends_itself { UNBOUNDED } else { steps };
+        let burn_in = if ends_itself { 0 } else { self.burn_in.unwrap_or(steps / 2) };
         let settings = Settings {
             algorithm,
-            particles: self.particles.unwrap_or(if alone { 1 } else { defaults.particles }),
+            particles: self.particles.unwrap_or(match ends_itself {
+                true => AUTO_PARTICLES,
+                false if alone => 1,
+                false => defaults.particles,
+            }),
+            tolerance: self.tolerance.unwrap_or(named.tolerance),
+            max_evaluations: self.max_evaluations.unwrap_or(named.max_evaluations),
             steps,
             burn_in,
             step_size,
@@ -332,6 +367,7 @@ impl Choices {
             theta_rate: self.theta_rate.or(theta_rate),
             init_theta: self.init_theta.clone().map_or(InitTheta::Model, |start| start.0),
             init_particles: self.init_particles.unwrap_or(match takes("grow") {
+                _ if ends_itself => defaults.auto_start,
                 true => defaults.init_particles,
                 false => InitParticles::Value(0.0),
             }),
@@ -343,6 +379,9 @@ impl Choices {
             metrics_every: self.metrics_every.unwrap_or(0),
             keep_clouds: self.keep_clouds.unwrap_or(1),
         };
+        if let Some(level) = self.level.filter(|level| !(*level > 0.0 && *level < 1.0)) {
+            return Err(format!("`level={level}` is not between 0 and 1; use for example 0.95").into());
+        }
         for (flag, value) in [("trace-every", self.trace_every), ("checkpoint-every", self.checkpoint_every)]
         {
             if value == Some(0) {
@@ -357,8 +396,13 @@ impl Choices {
         let cloud = settings.has_cloud();
         let mut full = self.clone();
         full.algorithm = Some(settings.algorithm);
-        full.steps = Some(settings.steps);
-        full.burn_in = Some(settings.burn_in);
+        if settings.takes("steps") {
+            full.steps = Some(settings.steps);
+            full.burn_in = Some(settings.burn_in);
+        } else {
+            full.tolerance = Some(settings.tolerance);
+            full.max_evaluations = Some(settings.max_evaluations);
+        }
         full.seed = Some(settings.seed);
         full.precision = Some(precision);
         full.trace_every.get_or_insert(1);
@@ -367,8 +411,10 @@ impl Choices {
         }
         if cloud {
             full.particles = Some(settings.particles);
-            full.preconditioner = Some(settings.preconditioner);
-            full.adjust = Some(settings.adjust);
+            if settings.takes("steps") {
+                full.preconditioner = Some(settings.preconditioner);
+                full.adjust = Some(settings.adjust);
+            }
             full.keep_clouds = Some(settings.keep_clouds);
         }
         if settings.takes("step-size") {
@@ -377,7 +423,7 @@ impl Choices {
         if settings.takes("init-particles") {
             full.init_particles = Some(settings.init_particles);
         }
-        if settings.accepts() {
+        if settings.takes("adjust-after") {
             full.adjust_after = Some(settings.adjust_after);
         }
         if settings.takes("transitions") {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use motes::printable::one_line;
+use motes::sentence::{foreign, foreign_path};
 use motes_models::options::{Flag, Kind, Setting, Table, refuse_unknown};
 use motes_models::registry::{self, Entry};
 use serde_json::Value;
@@ -39,7 +40,7 @@ impl Config {
 
     /// Reads a config file.
     pub fn read(path: &Path) -> Result<Config, Error> {
-        let mut config = Config::parse(&text::read(path)?).map_err(|e| e.within(path.display()))?;
+        let mut config = Config::parse(&text::read(path)?).map_err(|e| e.within(foreign_path(path)))?;
         if let Some(dir) = path.parent() {
             config.each_file(|file| text::find_beside(file, dir));
         }
@@ -74,6 +75,7 @@ impl Config {
             None => Ok(Table::new()),
             Some(Value::Object(table)) => Ok(table),
             Some(_) => {
+                let name = foreign(name);
                 Err(Error::Refused(format!("{name} is not a table; write [{name}] above its settings")))
             }
         };
@@ -84,10 +86,11 @@ impl Config {
                 // The table of a model shows that a built-in one is meant.
                 return Err(in_line(None, "model", job::no_model(&model)));
             }
-            let place = if value.is_object() { None } else { home(key, &model) };
-            let problem = match place {
-                Some(place) => {
-                    format!("the setting '{key}' stands above all tables; put it below [{place}]").into()
+            let table = if value.is_object() { None } else { home(key, &model) };
+            let problem = match table {
+                Some(table) => {
+                    format!("the setting '{}' stands above all tables; put it below [{table}]", foreign(key))
+                        .into()
                 }
                 None => unknown(key, ["version", "model", "data-sha256", "run", &model]),
             };
@@ -114,7 +117,11 @@ impl Config {
     pub fn over(mut self, mut file: Config) -> Result<Config, Error> {
         if self.model != file.model {
             let (a, b) = (&self.model, &file.model);
-            return Err(format!("the config is for the model {b}, not {a}; leave one of them out").into());
+            return Err(format!(
+                "the config is for the model {}, not {a}; leave one of them out",
+                foreign(b)
+            )
+            .into());
         }
         if let Some(entry) = registry::find(&self.model) {
             let chosen = |names: &[&str]| names.iter().any(|name| self.options.contains_key(*name));
@@ -139,7 +146,7 @@ impl Config {
         let mut trouble = Ok(());
         self.each_file(|file| match std::path::absolute(&*file) {
             Ok(path) => *file = path,
-            Err(e) => trouble = Err(format!("cannot use {}: {e}; check the path", file.display()).into()),
+            Err(e) => trouble = Err(format!("cannot use {}: {e}; check the path", foreign_path(file)).into()),
         });
         trouble
     }
@@ -186,7 +193,7 @@ impl Config {
 pub fn not_a_run(dir: &Path) -> Error {
     format!(
         "{} is not a run directory (it has no config.toml); give a directory that `motes fit` named",
-        dir.display()
+        foreign_path(dir)
     )
     .into()
 }
@@ -227,8 +234,9 @@ fn check_settings(table: &Table, name: &str, model: &str) -> Result<(), (String,
                 Err(problem) => setting(key, problem),
             },
             None => match (home(key, model), owners(key)) {
-                (Some(place), _) => {
-                    format!("the setting '{key}' stands below [{name}]; put it below [{place}]").into()
+                (Some(table), _) => {
+                    format!("the setting '{}' stands below [{name}]; put it below [{table}]", foreign(key))
+                        .into()
                 }
                 (None, owners) if owners.is_empty() => unknown(key, flags.iter().map(|flag| flag.name)),
                 (None, owners) => belongs(key, &owners, model),
@@ -247,5 +255,5 @@ pub fn owners(name: &str) -> Vec<&'static str> {
 /// What is said of an option of other models.
 pub fn belongs(name: &str, owners: &[&str], model: &str) -> Error {
     let owners = owners.join(" and ");
-    format!("`{name}` belongs to the model {owners}, not to {model}; leave it out").into()
+    format!("`{name}` belongs to the model {owners}, not to {}; leave it out", foreign(model)).into()
 }

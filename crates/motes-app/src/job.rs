@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use motes::memory;
 use motes::printable::Number;
+use motes::sentence::foreign_path;
 use motes::settings::Settings;
 use motes::{Model, Pool, Real};
 use motes_models::registry::{self, Defaults, Precision, Problem};
@@ -16,7 +17,7 @@ use crate::config::Config;
 
 /// More threads than any machine has cores only take long to start.
 const MAX_THREADS: usize = 1024;
-/// Where time is the limit, no number of steps is.
+/// Where time is the limit, or the algorithm itself, no number of steps is.
 pub(crate) const UNBOUNDED: u64 = 1 << 52;
 
 /// The precisions that a problem can be built in.
@@ -148,17 +149,7 @@ impl Job {
     pub fn model<F: Precise>(&self) -> Result<Arc<dyn Model<F>>, Error> {
         let model = F::model(&*self.problem, &self.settings)?;
         self.settings.validate(&*model)?;
-        let (d_theta, d_x) = (model.d_theta(), model.d_x());
-        let shape = memory::Shape {
-            d_theta,
-            d_x,
-            groups: model.groups(),
-            buffers: model.buffers(),
-            numerical_m_step: model.m_step().is_none(),
-            data_bytes: 0,
-            real_bytes: size_of::<F>(),
-        };
-        memory::check(shape, &self.settings)?;
+        memory::check_model(&*model, &self.settings)?;
         Ok(model)
     }
 
@@ -178,7 +169,7 @@ impl Job {
             lines.push(format!("step size {} (auto)", Number(settings.step_size)));
         }
         let open = self.length.budget().is_some_and(|b| b.adjust_after);
-        if settings.accepts() && settings.adjust_after > 0 && !open {
+        if settings.takes("adjust-after") && settings.adjust_after > 0 && !open {
             lines.push(format!("accept-reject begins after {} steps", settings.adjust_after));
         }
         lines
@@ -189,7 +180,7 @@ impl Job {
 pub fn make_absolute<'a>(paths: impl Iterator<Item = &'a mut PathBuf>) -> Result<(), Error> {
     for path in paths {
         let absolute = std::path::absolute(&path);
-        *path = absolute.map_err(|e| format!("cannot use {}: {e}; check the path", path.display()))?;
+        *path = absolute.map_err(|e| format!("cannot use {}: {e}; check the path", foreign_path(path)))?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use motes::files::csv_field;
 use motes::npz::read_npz;
+use motes::sentence::foreign_path;
 use motes::{Pool, Summary};
 use motes_models::data;
 use motes_models::registry::{self, Predictor};
@@ -53,14 +54,14 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
     let unprepared = || {
         format!(
             "{} does not say how to prepare new rows; predict needs a finished run of a model that predicts, such as logistic or bnn",
-            summary_path.display()
+            foreign_path(&summary_path)
         )
     };
     let summary = Summary::read(dir)?.ok_or_else(|| {
-        format!("{} is not there; give the directory of a finished run", summary_path.display())
+        format!("{} is not there; give the directory of a finished run", foreign_path(&summary_path))
     })?;
     let predictor = predictor_of(&summary).map_err(|what| {
-        let path = summary_path.display();
+        let path = foreign_path(&summary_path);
         format!("{path} cannot be understood ({what}); `resume()` the run, which writes it again")
     })?;
     let predictor = predictor.ok_or_else(unprepared)?;
@@ -69,14 +70,14 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
     let clouds_path = dir.join("posterior.npz");
     let open = || File::open(&clouds_path).map(BufReader::new);
     let array = |name| {
-        let file =
-            open().map_err(|e| format!("cannot read {}: {e}; run the fit again", clouds_path.display()))?;
-        read_npz(file, name).map_err(|e| format!("{} {e}; run the fit again", clouds_path.display()))
+        let file = open()
+            .map_err(|e| format!("cannot read {}: {e}; run the fit again", foreign_path(&clouds_path)))?;
+        read_npz(file, name).map_err(|e| format!("{} {e}; run the fit again", foreign_path(&clouds_path)))
     };
     let clouds = array(with.array())?;
     if clouds.shape.len() != 2 || clouds.shape[1] != predictor.width() || clouds.values.is_empty() {
         return Err(
-            format!("{} does not belong to this run; run the fit again", clouds_path.display()).into()
+            format!("{} does not belong to this run; run the fit again", foreign_path(&clouds_path)).into()
         );
     }
     let mut notes = Vec::new();
@@ -104,7 +105,7 @@ fn new_rows(
     predictor: &dyn Predictor,
     notes: &mut Vec<String>,
 ) -> Result<(Vec<f64>, Vec<usize>), Error> {
-    let (bytes, name) = (registry::read(path)?, path.display().to_string());
+    let (bytes, name) = (registry::read(path)?, foreign_path(path));
     if predictor.columns().is_empty() {
         let images = data::read_images(&bytes, &name)?;
         if images.height * images.width != predictor.inputs() {

@@ -7,9 +7,11 @@ use std::path::Path;
 use motes::Summary;
 use motes::printable::{Number, printable};
 use motes::sentence::{Face, render};
+use motes::summary::LikelihoodSummary;
 
 use crate::metrics;
 use crate::numbers::{grouped, thousands};
+use crate::report::words::decimals_for;
 
 /// At most this many parameters or coordinates are listed one by one.
 const LISTED: usize = 12;
@@ -18,13 +20,15 @@ const LISTED: usize = 12;
 pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
     let mut out = String::new();
     let particles = match (summary.particles, summary.step_size) {
-        (Some(n), Some(h)) => format!(" with {n} particles and h = {}", Number(h)),
+        (Some(n), Some(h)) => format!(" with {n} particles and h = {}", three_digits(h)),
+        (Some(n), None) => format!(" with {n} particles"),
         _ => String::new(),
     };
+    let unit = if summary.algorithm == "auto" { "sweeps" } else { "steps" };
     let time = &summary.time;
     let _ = writeln!(
         out,
-        "\n{} by {}: {} steps{particles} in {} s ({} steps/s)\n",
+        "\n{} by {}: {} {unit}{particles} in {} s ({} {unit}/s)\n",
         printable(&summary.model),
         printable(&summary.algorithm),
         thousands(&summary.steps.to_string()),
@@ -35,26 +39,42 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
     let mean = theta.mean.as_deref().unwrap_or(&theta.last);
     let names = shown(&theta.names);
     let width = width_of(&names);
-    let _ =
-        writeln!(out, "  {:width$}  {:>10}  {:>9}  {:>10}  {:>7}", "parameter", "mean", "+/-", "last", "ESS");
+    let level = format!("{} % interval", Number(100.0 * summary.level));
+    let heads = ["estimate", "std. error", "MC error"];
+    let _ = writeln!(
+        out,
+        "  {:width$}  {:>11}  {:>10}  {:>25}  {:>9}",
+        "parameter", heads[0], heads[1], level, heads[2]
+    );
     for (i, name) in names.iter().enumerate() {
-        let known = |list: &[Option<f64>], decimals: usize| {
-            list.get(i).copied().flatten().map_or("-".into(), |v| Number(v).with_decimals(decimals))
+        let se = theta.se.get(i).copied().flatten();
+        // Three digits of the standard error.
+        let decimals =
+            1 + decimals_for(se.or(theta.mc_error.get(i).copied().flatten()).unwrap_or(mean[i].abs()));
+        let shown =
+            |v: Option<f64>, decimals: usize| v.map_or("-".into(), |v| Number(v).with_decimals(decimals));
+        let interval = match theta.interval.get(i).copied().flatten() {
+            Some([low, high]) => {
+                format!("{} to {}", shown(Some(low), decimals), shown(Some(high), decimals))
+            }
+            None => "-".into(),
         };
+        let mc_error = theta.mc_error.get(i).copied().flatten();
         let _ = writeln!(
             out,
-            "  {name:width$}  {:>10}  {:>9}  {:>10}  {:>7}",
-            Number(mean[i]).with_decimals(5),
-            known(&theta.mc_error, 5),
-            Number(theta.last[i]).with_decimals(5),
-            known(&summary.diagnostics.ess, 0)
+            "  {name:width$}  {:>11}  {:>10}  {interval:>25}  {:>9}",
+            Number(mean[i]).with_decimals(decimals),
+            shown(se, decimals),
+            shown(mc_error, decimals_for(mc_error.unwrap_or(1.0)))
         );
     }
     more(&mut out, summary.d_theta);
     if let Some(p) = &summary.posterior {
         let names = shown(&p.names);
         let width = width_of(&names);
-        let _ = writeln!(out, "\n  {:width$}  {:>10}  {:>9}", "posterior", "mean", "sd");
+        let head = if theta.se.is_empty() { "posterior" } else { "posterior at the estimate" };
+        let width = width.max(head.len());
+        let _ = writeln!(out, "\n  {head:width$}  {:>10}  {:>9}", "mean", "sd");
         for (i, name) in names.iter().enumerate() {
             let [mean, sd] = [p.mean[i], p.var[i].sqrt()].map(|v| Number(v).with_decimals(5));
             let _ = writeln!(out, "  {name:width$}  {mean:>10}  {sd:>9}");
@@ -65,6 +85,9 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
         let _ = writeln!(out, "\n  posterior.npz has mean and variance of the {count} coordinates");
     }
     out.push('\n');
+    if let Some(l) = &summary.log_likelihood {
+        let _ = writeln!(out, "  {}", likelihood(l));
+    }
     if let Some(measured) = &summary.metrics {
         let text = |(name, value): &(String, f64)| {
             let shown = metrics::shown(name);
@@ -82,8 +105,39 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
         let _ = writeln!(out, "  accepted  {:.1} % of moves", 100.0 * a);
     }
     let _ = writeln!(out, "  verdict   {}", advice(summary, face).unwrap_or("ok".into()));
-    let _ = writeln!(out, "  files     {}", printable(&path.display().to_string()));
+    let _ = writeln!(out, "  files     {}", printable(&path.to_string_lossy()));
     out
+}
+
+/// The log-likelihood and what follows from it, in a line.
+fn likelihood(l: &LikelihoodSummary) -> String {
+    let Some(value) = l.value else {
+        let why = l.why_not.as_deref().unwrap_or("it is not finite");
+        return format!("log-likelihood not to be had: {}", printable(why));
+    };
+    let error = l.mc_error.unwrap_or(f64::NAN);
+    let decimals = decimals_for(error).min(3);
+    let mut line = format!(
+        "log-likelihood {} (MC error {})",
+        Number(value).with_decimals(decimals),
+        Number(error).with_decimals(decimals_for(error))
+    );
+    if !l.complete {
+        line.push_str(", as the density is given");
+    }
+    if let Some(aic) = l.aic {
+        let _ = write!(line, ", AIC {}", Number(aic).with_decimals(decimals));
+    }
+    if let (Some(bic), Some(n)) = (l.bic, l.n) {
+        let _ =
+            write!(line, ", BIC {} (n = {})", Number(bic).with_decimals(decimals), thousands(&n.to_string()));
+    }
+    line
+}
+
+/// A number as people want to read it.
+fn three_digits(value: f64) -> Number {
+    format!("{value:.2e}").parse().map_or(Number(value), Number)
 }
 
 /// What is to be done about a run, as people are told.

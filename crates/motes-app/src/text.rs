@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use motes::printable::one_line;
+use motes::sentence::{foreign, foreign_path};
 use motes_models::data::read_file_of;
 use motes_models::options::{Flag, Table};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -17,7 +18,7 @@ const LONGEST: u64 = 16 << 20;
 pub fn read(path: &Path) -> Result<String, Error> {
     let bytes = read_file_of(path, "the config", LONGEST, "give the config.toml of a run")?;
     let text = String::from_utf8(bytes)
-        .map_err(|_| format!("{} is not a text file; give the config.toml of a run", path.display()))?;
+        .map_err(|_| format!("{} is not a text file; give the config.toml of a run", foreign_path(path)))?;
     Ok(text)
 }
 
@@ -26,7 +27,10 @@ pub fn parse(text: &str) -> Result<Table, Error> {
     let Loose(value) = toml::from_str(text).map_err(|e| {
         let before = e.span().and_then(|span| text.as_bytes().get(..span.start)).unwrap_or_default();
         let line = 1 + before.iter().filter(|b| **b == b'\n').count();
-        format!("line {line}: {}; correct it or write a new one with `motes fit`", one_line(e.message()))
+        format!(
+            "line {line}: {}; correct it or write a new one with `motes fit`",
+            foreign(one_line(e.message()))
+        )
     })?;
     match value {
         Value::Object(table) => Ok(table),

@@ -23,15 +23,16 @@ const EXAMPLES: &str = "\
 Examples:
   motes fit logistic                              empirical-Bayes logistic regression on the embedded data
   motes fit logistic --data my.csv --target outcome --drop id --intercept
-  motes predict runs/logistic-pgd-1 --data new.csv --output probabilities.csv
+  motes predict runs/logistic-auto-1 --data new.csv --output probabilities.csv
   motes fit hierarchical                          the toy model of the paper, on generated data
   motes fit hierarchical --algorithm pmgd --step-size 0.1 --particles 50 --steps 2000
-  motes fit --config runs/hierarchical-pgd-1/config.toml --seed 7     the same again with another seed
-  motes resume runs/hierarchical-pgd-1 --steps 5000                   go on where it ended
+  motes fit --config runs/hierarchical-auto-1/config.toml --seed 7    the same again with another seed
+  motes resume runs/hierarchical-auto-1 --tolerance 0.01              go on where theta's stage ended
+  motes resume runs/hierarchical-pmgd-1 --steps 5000                  go on where it ended
   motes compare logistic --algorithms pgd,pqn,soul --steps 500        one page for all of them
   motes paper                                     the paper's figures and tables, in some minutes
 
-Exit codes: 0 done; 1 ended early by choice and resumable; 2 error.";
+Exit codes: 0 done; 1 ended early by choice and resumable; 2 error; 3 done, --strict given and the verdict not ok.";
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -56,9 +57,12 @@ pub enum Command {
     Frechet(FrechetArgs),
     /// Write a page that shows a run, or compares several
     Report(ReportArgs),
-    /// Run several algorithms on the same data and write a page that compares them
+    /// Run several algorithms on the same data, or take runs that there are, and write a page that compares them
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(OfModel<CompareRest>),
+    /// Compare runs by their likelihoods
+    #[command(name = COMPARE_RUNS, hide = true, override_usage = "motes compare DIR DIR... [--output FILE] [--quiet] [--no-report]")]
+    CompareRuns(CompareRunsArgs),
     /// Reproduce the figures and tables of the paper
     #[command(after_help = PAPER_EXAMPLES)]
     Paper(PaperArgs),
@@ -79,10 +83,10 @@ Examples:
   motes fit hierarchical --dim 1000 --particles 100 --algorithm pqn --step-size 0.05
   motes fit hierarchical --data measurements.csv --target y --algorithm pmgd
   motes fit hierarchical --algorithm marginal-mh --particles 4 --step-size 0.5 --steps 10000 --dim 1
-  motes fit hierarchical --grow 500:100,800:1000 --step-decay 0.6,100 --steps 2000
+  motes fit hierarchical --algorithm pgd --grow 500:100,800:1000 --step-decay 0.6,100 --steps 2000
   motes fit generator --images 1000 --particles 2 --epochs 100     a small one on the embedded MNIST images
   motes fit generator --data img_align_celeba --channels 3 --images 40000 --lambda 2.5e-4
-  motes fit --config runs/hierarchical-pgd-1/config.toml --out again
+  motes fit --config runs/hierarchical-auto-1/config.toml --out again
   motes fit logistic --help                       the flags of a model, and of every run";
 
 /// Where a run is fitted to and from.
@@ -96,6 +100,8 @@ pub struct FitRest {
     pub out: Option<PathBuf>,
     #[command(flatten)]
     pub how: How,
+    #[command(flatten)]
+    pub ends: Ends,
 }
 
 impl Rest for FitRest {
@@ -116,6 +122,17 @@ pub struct How {
     pub no_report: bool,
 }
 
+/// How one run ends.
+#[derive(Args, Clone, Default)]
+pub struct Ends {
+    /// Stop after so many seconds, with exit code 1; `motes resume` goes on
+    #[arg(long, value_name = "S")]
+    pub budget: Option<f64>,
+    /// Exit with code 3 if the verdict is not ok
+    #[arg(long)]
+    pub strict: bool,
+}
+
 #[derive(Args)]
 pub struct ResumeArgs {
     /// The run directory
@@ -123,8 +140,16 @@ pub struct ResumeArgs {
     /// The new total number of steps; burn-in stays
     #[arg(long, value_name = "K")]
     pub steps: Option<u64>,
+    /// A smaller tolerance of a fit by auto, which goes on from the end of theta's stage
+    #[arg(long, value_name = "T")]
+    pub tolerance: Option<f64>,
+    /// A larger number of evaluations that a fit by auto may take
+    #[arg(long, value_name = "E")]
+    pub max_evaluations: Option<u64>,
     #[command(flatten)]
     pub how: How,
+    #[command(flatten)]
+    pub ends: Ends,
 }
 
 #[derive(Args)]
@@ -162,13 +187,36 @@ pub struct ReportArgs {
     pub output: Option<PathBuf>,
 }
 
+/// What `compare` becomes where its words are directories.
+pub const COMPARE_RUNS: &str = "compare-runs";
+
+/// Runs that there are, side by side.
+#[derive(Args)]
+pub struct CompareRunsArgs {
+    /// Run directories, two or more
+    #[arg(required = true, value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// Where to write the page [default: report.html, here]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Show nothing
+    #[arg(long)]
+    pub quiet: bool,
+    /// Write no page
+    #[arg(long)]
+    pub no_report: bool,
+}
+
 const COMPARE_EXAMPLES: &str = "\
 Options that an algorithm has no use for (particles for em, a preconditioner for pqn) are left out for it.
+Run directories in place of a model are compared by log-likelihood, AIC and BIC, and by a likelihood-ratio test where
+model and data are the same and the numbers of parameters are not.
 
 Examples:
   motes compare logistic --algorithms pgd,pqn,pmgd,soul --particles 20 --steps 500 --metrics-every 10
   motes compare hierarchical --algorithms pgd,pmgd,em --budget 2
-  motes compare --config runs/logistic-pgd-1/config.toml --algorithms pgd,mean-field --out both";
+  motes compare --config runs/logistic-pgd-1/config.toml --algorithms pgd,mean-field --out both
+  motes compare runs/small runs/large             a likelihood-ratio test between two runs";
 
 /// What a comparison has besides the choices for its runs.
 #[derive(Args)]

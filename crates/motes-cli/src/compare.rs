@@ -1,20 +1,71 @@
-//! `motes compare`: several algorithms on the same data, seed and budget, and a page that shows them together.
+//! `motes compare`: several algorithms on the same data, seed and budget, or runs that there are, and a page that shows them
+//! together.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use motes::files::{is_unfinished, sweep};
+use motes::sentence::{foreign, foreign_path};
 use motes::{Algorithm, Ended};
 use motes_app::config::Config;
 use motes_app::job::{self, Job};
 use motes_app::{Error, report};
+use motes_models::registry;
 
-use crate::args::CompareRest;
-use crate::fit::{Run, Where, load, tell_data, warn_of};
+use crate::args::{COMPARE_RUNS, CompareRest, CompareRunsArgs};
+use crate::fit::{Run, Where, load, seconds, tell_data, warn_of};
 use crate::flags::{OfModel, read_config};
 use crate::progress::Interrupt;
+
+/// The arguments with a command of its own for `compare` where the first word is a directory and no model: then all words
+/// are directories.
+pub fn of_runs(mut args: Vec<OsString>) -> Vec<OsString> {
+    if args.get(1).is_none_or(|command| command != "compare") {
+        return args;
+    }
+    let mut at = 2;
+    // Only the flags that directories have may come before them: any other makes it a comparison of algorithms.
+    while let Some(flag) = args.get(at).and_then(|arg| arg.to_str()).filter(|arg| arg.starts_with('-')) {
+        at += match flag {
+            "--output" => 2,
+            "--quiet" | "--no-report" => 1,
+            other if other.starts_with("--output=") => 1,
+            _ => return args,
+        };
+    }
+    let Some(word) = args.get(at) else { return args };
+    let is_model = word.to_str().is_some_and(|name| registry::find(name).is_some());
+    let path = Path::new(word);
+    // A path with a slash can be nothing else, even if there is no such directory.
+    if !is_model && (path.is_dir() || path.components().count() > 1) {
+        args[1] = COMPARE_RUNS.into();
+    }
+    args
+}
+
+/// Compares runs that there are by their likelihoods.
+pub fn compare_runs(args: CompareRunsArgs) -> Result<Ended, String> {
+    let CompareRunsArgs { dirs, output, quiet, no_report } = args;
+    if let [dir] = &dirs[..] {
+        return Err(format!(
+            "{} alone leaves nothing to compare; name two or more runs",
+            dir.to_string_lossy()
+        ));
+    }
+    let text = report::likelihood_table(&dirs)?;
+    let page = match no_report {
+        true => None,
+        false => Some(report::write_page(&dirs, output)?),
+    };
+    if !quiet {
+        let page = page.map_or(String::new(), |page| format!("\n  report    {}\n", page.to_string_lossy()));
+        crate::tell(&(text + &page));
+    }
+    Ok(Ended::Complete)
+}
 
 /// Runs several algorithms and compares them.
 pub fn compare(args: OfModel<CompareRest>) -> Result<Ended, String> {
@@ -58,10 +109,10 @@ pub fn compare(args: OfModel<CompareRest>) -> Result<Ended, String> {
             Begun::Partly => Where::There(dirs[i].clone()),
             Begun::No => Where::New(Some(dirs[i].clone())),
         };
-        let run = Run { job, how: args.how.clone(), label: Some(label.clone()) };
+        let run = Run { job, how: args.how.clone(), label: Some(label.clone()), time: None };
         match run.carry_out(place, &interrupt) {
-            Ok(Ended::Complete) => {}
-            Ok(Ended::Early) => {
+            Ok((Ended::Complete, _)) => {}
+            Ok((Ended::Early, _)) => {
                 if time.is_some() {
                     // A time budget cannot be split over two processes: this one begins again.
                     let _ = std::fs::remove_dir_all(&dirs[i]);
@@ -91,22 +142,15 @@ pub fn compare(args: OfModel<CompareRest>) -> Result<Ended, String> {
     }
     if !args.how.quiet {
         let mut text = report::table(&names, &dirs, &problems)?;
-        let _ = writeln!(text, "  files     {}", out.display());
+        let _ = writeln!(text, "  files     {}", out.to_string_lossy());
         if shown {
-            let _ = writeln!(text, "  report    {}", page.display());
+            let _ = writeln!(text, "  report    {}", page.to_string_lossy());
         }
         crate::tell(&text);
     }
     match names.iter().zip(problems).find_map(|(name, p)| Some((name, p?))) {
         None => Ok(Ended::Complete),
         Some((name, problem)) => Err(format!("{name}: {problem}")),
-    }
-}
-
-fn seconds(budget: f64) -> Result<Duration, String> {
-    match Duration::try_from_secs_f64(budget) {
-        Ok(time) if !time.is_zero() => Ok(time),
-        _ => Err(format!("--budget {budget} is not a time; give a positive number of seconds")),
     }
 }
 
@@ -162,17 +206,17 @@ fn begun(out: &Path, names: &[String], jobs: &[Job], timed: bool) -> Result<Vec<
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             return Ok(names.iter().map(|_| Begun::No).collect());
         }
-        Err(e) => return Err(format!("cannot use {}: {e}; choose another --out", out.display())),
+        Err(e) => return Err(format!("cannot use {}: {e}; choose another --out", foreign_path(out))),
     };
     for entry in entries {
         let name = entry
-            .map_err(|e| format!("cannot read {}: {e}; choose another --out", out.display()))?
+            .map_err(|e| format!("cannot read {}: {e}; choose another --out", foreign_path(out)))?
             .file_name();
         let ours = name == "report.html" || is_unfinished(&name);
         if !ours && !names.iter().any(|n| name == n.as_str()) {
             return Err(format!(
                 "{} is not empty and is left as it is; choose another --out",
-                out.join(name).display()
+                foreign_path(&out.join(name))
             ));
         }
     }
@@ -181,7 +225,7 @@ fn begun(out: &Path, names: &[String], jobs: &[Job], timed: bool) -> Result<Vec<
 }
 
 fn one_begun(dir: &Path, job: &Job, timed: bool) -> Result<Begun, String> {
-    let shown = dir.display();
+    let shown = foreign_path(dir);
     if !dir.join("config.toml").exists() {
         return Ok(Begun::No);
     }
@@ -212,5 +256,5 @@ fn again(out: &Path) -> String {
     if !words.iter().any(|w| w == "--out" || w.starts_with("--out=")) {
         words.extend(["--out".into(), report::shell(out)]);
     }
-    format!("motes {}", words.join(" "))
+    foreign(format_args!("motes {}", words.join(" ")))
 }

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use motes::sentence::Face;
+use motes::Settings;
+use motes::sentence::{Face, foreign_path};
 use motes::{Ended, Flow, Observer, Pool, Real, StepInfo};
 use motes_app::carry::{self, Outcome, Start, Watch};
 use motes_app::config::Config;
@@ -11,25 +13,25 @@ use motes_app::job::{self, Job, Precise, fewer_steps};
 use motes_app::{Error, show};
 use motes_models::registry::{Given, Precision, Problem};
 
-use crate::args::{FitRest, How, ResumeArgs};
+use crate::args::{Ends, FitRest, How, ResumeArgs};
 use crate::flags::{OfModel, read_config};
 use crate::progress::{Interrupt, Progress};
 
 /// Fits a model.
-pub fn fit(args: OfModel<FitRest>) -> Result<Ended, String> {
+pub fn fit(args: OfModel<FitRest>) -> Result<Exit, String> {
     let OfModel { mut config, rest } = args;
     if let Some(file) = &rest.config_file {
         config = config.over(read_config(file)?)?;
     }
     config.make_absolute()?;
-    start(config, rest.how, Where::New(rest.out))
+    start(config, rest.how, rest.ends, Where::New(rest.out))
 }
 
 /// Continues a run.
-pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
+pub fn resume(args: ResumeArgs) -> Result<Exit, String> {
     let mut config = Config::of_run(&args.dir)?;
     // Refused for what it is before it is refused for fewer steps than it never had.
-    job::before_data(&config, None, None).map_err(|e| e.within(args.dir.display()))?;
+    job::before_data(&config, None, None).map_err(|e| e.within(foreign_path(&args.dir)))?;
     if let Some(steps) = args.steps {
         let before = config.run.steps.unwrap_or(0);
         if steps < before {
@@ -37,15 +39,75 @@ pub fn resume(args: ResumeArgs) -> Result<Ended, String> {
         }
         config.run.steps = Some(steps);
     }
-    start(config, args.how, Where::There(args.dir))
+    let other = args.tolerance.is_some() || args.max_evaluations.is_some();
+    if let Some(algorithm) =
+        config.run.algorithm.filter(|a| other && !a.takes("tolerance", &Settings::default()))
+    {
+        return Err(format!(
+            "--tolerance and --max-evaluations are for auto, and this run is by {algorithm}; give it --steps instead"
+        ));
+    }
+    if let Some(tolerance) = args.tolerance {
+        let before = config.run.tolerance.unwrap_or(tolerance);
+        if tolerance >= before {
+            return Err(format!(
+                "--tolerance {tolerance} is not below {before}, which was asked for before; give a smaller number"
+            ));
+        }
+        config.run.tolerance = Some(tolerance);
+    }
+    if let Some(evaluations) = args.max_evaluations {
+        let before = config.run.max_evaluations.unwrap_or(evaluations);
+        if evaluations <= before {
+            return Err(format!(
+                "--max-evaluations {evaluations} is not above {before}, which was allowed before; give a larger number"
+            ));
+        }
+        config.run.max_evaluations = Some(evaluations);
+    }
+    let place = if other { Where::AtTheta(args.dir) } else { Where::There(args.dir) };
+    start(config, args.how, args.ends, place)
 }
 
-fn start(config: Config, how: How, place: Where) -> Result<Ended, String> {
+/// A time as people write it.
+pub fn seconds(budget: f64) -> Result<Duration, String> {
+    match Duration::try_from_secs_f64(budget) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err(format!("--budget {budget} is not a time; give a positive number of seconds")),
+    }
+}
+
+/// How a command ends that did what it was asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// Ended early by choice.
+    Early,
+    /// Done, but the verdict is not ok and that was to be told.
+    NotOk,
+}
+
+impl From<Ended> for Exit {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Complete => Exit::Done,
+            Ended::Early => Exit::Early,
+        }
+    }
+}
+
+fn start(config: Config, how: How, ends: Ends, place: Where) -> Result<Exit, String> {
+    let time = ends.budget.map(seconds).transpose()?;
     job::before_data(&config, how.threads, None)?;
     let problem = load(&config)?;
     let job = Job::new(config, problem, None)?;
     let interrupt = Interrupt::listen();
-    Ok(Run { job, how, label: None }.carry_out(place, &interrupt)?)
+    let (ended, verdict) = Run { job, how, label: None, time }.carry_out(place, &interrupt)?;
+    Ok(match ended {
+        Ended::Complete if ends.strict && verdict != "ok" => Exit::NotOk,
+        ended => ended.into(),
+    })
 }
 
 /// The model of a config, with its data.
@@ -59,6 +121,8 @@ pub enum Where {
     New(Option<PathBuf>),
     /// In a directory that holds what was done of it.
     There(PathBuf),
+    /// In a directory where a fit by auto goes on from the end of theta's stage.
+    AtTheta(PathBuf),
 }
 
 /// A run that can begin, and how it is carried out.
@@ -67,34 +131,38 @@ pub struct Run {
     pub how: How,
     /// Which run of several this is.
     pub label: Option<String>,
+    /// After which it stops, to go on later.
+    pub time: Option<Duration>,
 }
 
 impl Run {
-    /// Makes the run, and shows what it has come to unless it is one of several.
-    pub fn carry_out(self, place: Where, interrupt: &Interrupt) -> Result<Ended, Error> {
+    /// Makes the run, and shows what it has come to unless it is one of several; how it ended, and its verdict.
+    pub fn carry_out(self, place: Where, interrupt: &Interrupt) -> Result<(Ended, String), Error> {
         match self.job.precision {
             Precision::F32 => self.carry_out_in::<f32>(place, interrupt),
             Precision::F64 => self.carry_out_in::<f64>(place, interrupt),
         }
     }
 
-    fn carry_out_in<F: Precise>(self, place: Where, interrupt: &Interrupt) -> Result<Ended, Error> {
-        let Run { job, how, label } = self;
+    fn carry_out_in<F: Precise>(self, place: Where, interrupt: &Interrupt) -> Result<(Ended, String), Error> {
+        let Run { job, how, label, time } = self;
         let model = job.model::<F>()?;
         let start = match place {
             Where::New(Some(dir)) => Start::New(dir),
             Where::New(None) => Start::Next,
             Where::There(dir) => Start::Directory(dir),
+            Where::AtTheta(dir) => Start::Theta(dir),
         };
         let silent = how.quiet || label.is_some();
         let mut terminal = Terminal::new(&job, label, how.quiet, interrupt);
+        terminal.end = time.map(|time| Instant::now() + time);
         let pool = Pool::new(how.threads)?;
         let outcome = pool.install(|| {
             carry::carry_out(job, &*model, start, !how.no_report, &mut terminal, interrupt.stop())
         })?;
         let Outcome { job, state, summary, ended, dir, .. } = outcome;
         let dir = dir.unwrap_or_default();
-        let (shown, settings) = (dir.display(), &job.settings);
+        let (shown, settings) = (foreign_path(&dir), &job.settings);
         match ended {
             _ if silent => {}
             Ended::Complete => {
@@ -105,11 +173,14 @@ impl Run {
                 say!("stopped in the warm start, which begins again with: motes resume {shown}");
             }
             Ended::Early => {
-                let (k, steps) = (state.k, settings.steps);
-                say!("stopped after step {k} of {steps}; go on with: motes resume {shown}");
+                let of = match settings.takes("steps") {
+                    true => format!("step {} of {}", state.k, settings.steps),
+                    false => format!("sweep {}", state.k),
+                };
+                say!("stopped after {of}; go on with: motes resume {shown}");
             }
         }
-        Ok(ended)
+        Ok((ended, summary.diagnostics.verdict))
     }
 }
 
@@ -131,20 +202,26 @@ struct Terminal {
     interrupt: Interrupt,
     label: Option<String>,
     quiet: bool,
+    /// When its time is over.
+    end: Option<Instant>,
 }
 
 impl Terminal {
     fn new(job: &Job, label: Option<String>, quiet: bool, interrupt: &Interrupt) -> Self {
         let budget = job.length.budget().map(|b| b.time);
-        let progress = Progress::new(job.settings.steps, budget, label.clone().unwrap_or_default(), quiet);
-        Terminal { progress, interrupt: interrupt.clone(), label, quiet }
+        let steps = job.settings.takes("steps").then_some(job.settings.steps);
+        let progress = Progress::new(steps, budget, label.clone().unwrap_or_default(), quiet);
+        Terminal { progress, interrupt: interrupt.clone(), label, quiet, end: None }
     }
 }
 
 impl<F: Real> Observer<F> for Terminal {
     fn observe(&mut self, info: &StepInfo<'_, F>) -> Flow {
         self.progress.show(info);
-        self.interrupt.flow()
+        match self.end {
+            Some(end) if info.k > 0 && Instant::now() >= end => Flow::Stop,
+            _ => self.interrupt.flow(),
+        }
     }
 }
 

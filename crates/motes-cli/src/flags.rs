@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use clap::builder::{PathBufValueParser, TypedValueParser, ValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
-use motes::sentence::{Face, render};
+use motes::sentence::{Face, foreign, render};
 use motes_app::choices::Choices;
 use motes_app::config::{Config, belongs, owners};
 use motes_app::{Error, job};
@@ -65,7 +65,9 @@ impl<R: Rest> Args for OfModel<R> {
 
 impl<R: Rest> FromArgMatches for OfModel<R> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let failed = |e: &dyn std::fmt::Display| clap::Error::raw(ErrorKind::InvalidValue, format!("{e}\n"));
+        let failed = |e: &dyn std::fmt::Display| {
+            clap::Error::raw(ErrorKind::InvalidValue, format!("{}\n", render(&e.to_string(), Face::Shell)))
+        };
         let (model, matches) = matches.subcommand().ok_or_else(|| failed(&"no model is named"))?;
         let entry = registry::find(model).ok_or_else(|| failed(&"no such model"))?;
         let run = Choices::of(&chosen(matches, &R::RUN())).map_err(|e| failed(&e))?;
@@ -97,7 +99,7 @@ fn arg(flag: &Flag) -> Arg {
         None => arg,
     };
     let parse = flag.parse;
-    let parsed = ValueParser::from(move |text: &str| parse(text));
+    let parsed = ValueParser::from(move |text: &str| parse(text).map_err(|e| render(&e, Face::Shell)));
     match flag.kind {
         Kind::Whole | Kind::Number | Kind::Text => arg.value_parser(parsed),
         Kind::List => arg.value_delimiter(',').action(ArgAction::Append).value_parser(parsed),
@@ -116,7 +118,7 @@ fn file(path: PathBuf) -> Result<Value, String> {
         Some(name) => Ok(name.into()),
         None => Err(format!(
             "the name of {} is not UTF-8 and cannot be kept in config.toml; rename it",
-            path.display()
+            path.to_string_lossy()
         )),
     }
 }
@@ -151,7 +153,7 @@ pub fn with_model(mut args: Vec<OsString>) -> Result<Vec<OsString>, String> {
     if let Some(flag) = words.first().filter(|_| word.is_none()).and_then(|i| unknown_flag(&args[i - 1])) {
         let guess = motes::did_you_mean(&flag, all_flags().map(|(name, _)| name));
         let guess = guess.map_or("see motes fit --help".into(), |name| format!("did you mean --{name}?"));
-        return Err(format!("there is no flag '--{flag}'; {guess}"));
+        return Err(format!("there is no flag '--{}'; {guess}", foreign(flag)));
     }
     let help = args.iter().any(|arg| is(arg, "--help") || is(arg, "-h"));
     match word {

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
+use motes::sentence::{foreign, foreign_path};
 use motes::{Ended, npz};
 use motes_models::data::{ImageSet, SIDE, read_file};
 use motes_models::features::{Gaussian, Lenet, frechet as distance};
@@ -109,8 +110,9 @@ fn compare(a: Set, b: Set, features: Option<Features>, quiet: bool) -> Result<St
 impl Set {
     fn read(argument: &str, quiet: bool) -> Result<Self, String> {
         let (name, part) = part(argument);
-        let path = Path::new(name);
+        let (path, shown) = (Path::new(name), foreign(argument));
         if path.join("config.toml").exists() {
+            let name = foreign_path(path);
             return Err(format!(
                 "{name} is a run directory and holds grids of images; make images by `motes synthesize {name}` and give their .npy file"
             ));
@@ -119,24 +121,24 @@ impl Set {
             "mnist-train" => ImageSet::mnist(1, None),
             "mnist-test" => ImageSet::mnist_test(1),
             _ if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy")) => {
-                return Self::from_npy(argument, path, part);
+                return Self::from_npy(shown, path, part);
             }
             // A folder may hold colours; an IDX file is grey.
             _ => ImageSet::read(path, if path.is_dir() { 3 } else { 1 }, None, &told(quiet)),
         };
         let whole = whole.map_err(|e| e.to_string())?;
         let set = whole.grey().unwrap_or(whole);
-        let values = set.values(checked(part, set.count(), argument)?);
+        let values = set.values(checked(part, set.count(), &shown)?);
         let values = values.into_iter().map(f64::from).collect();
-        Ok(Set { name: argument.into(), values, width: set.d_y(), channels: set.channels() })
+        Ok(Set { name: shown, values, width: set.d_y(), channels: set.channels() })
     }
 
-    fn from_npy(argument: &str, path: &Path, part: Option<Range<usize>>) -> Result<Self, String> {
+    fn from_npy(shown: String, path: &Path, part: Option<Range<usize>>) -> Result<Self, String> {
         let bytes = read_file(path, "").map_err(|e| e.to_string())?;
         let array = npz::parse_npy(&bytes).map_err(|what| {
             format!(
                 "{} cannot be used ({what}); save it with NumPy as float32 or float64 in C order",
-                path.display()
+                foreign_path(path)
             )
         })?;
         let (channels, width) = match array.shape[..] {
@@ -146,16 +148,16 @@ impl Set {
             _ => {
                 return Err(format!(
                     "{} has the shape {:?}; give images as [n, 1, 32, 32] or [n, 3, 32, 32], or features as [n, d]",
-                    path.display(),
+                    foreign_path(path),
                     array.shape
                 ));
             }
         };
-        let range = checked(part, array.shape[0], argument)?;
+        let range = checked(part, array.shape[0], &shown)?;
         let mut values = array.values;
         values.truncate(range.end * width);
         values.drain(..range.start * width);
-        Ok(Set { name: argument.into(), values, width, channels })
+        Ok(Set { name: shown, values, width, channels })
     }
 
     fn count(&self) -> usize {

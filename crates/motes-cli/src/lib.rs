@@ -29,7 +29,8 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
-use motes::Ended;
+use fit::Exit;
+use motes::sentence::foreign;
 
 use args::{Cli, Command};
 
@@ -39,7 +40,7 @@ pub fn main() -> ExitCode {
     if let Err(sentence) = progress::catch_signals() {
         return failure(&sentence);
     }
-    let args = match flags::with_model(std::env::args_os().collect()) {
+    let args = match flags::with_model(compare::of_runs(std::env::args_os().collect())) {
         Ok(args) => args,
         Err(sentence) => return failure(&sentence),
     };
@@ -60,26 +61,28 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Fit(args) => fit::fit(args),
         Command::Resume(args) => fit::resume(args),
-        Command::Predict(args) => predict::predict(args),
-        Command::Inpaint(args) => generator::inpaint(args),
-        Command::Synthesize(args) => generator::synthesize(args),
-        Command::Interpolate(args) => generator::interpolate(args),
-        Command::Reconstruct(args) => generator::reconstruct(args),
-        Command::Frechet(args) => frechet::frechet(args),
-        Command::Report(args) => report::report(args),
-        Command::Compare(args) => compare::compare(args),
-        Command::Paper(args) => paper::paper(args),
-        Command::CheckModel(args) => check::check(args),
+        Command::Predict(args) => predict::predict(args).map(Exit::from),
+        Command::Inpaint(args) => generator::inpaint(args).map(Exit::from),
+        Command::Synthesize(args) => generator::synthesize(args).map(Exit::from),
+        Command::Interpolate(args) => generator::interpolate(args).map(Exit::from),
+        Command::Reconstruct(args) => generator::reconstruct(args).map(Exit::from),
+        Command::Frechet(args) => frechet::frechet(args).map(Exit::from),
+        Command::Report(args) => report::report(args).map(Exit::from),
+        Command::Compare(args) => compare::compare(args).map(Exit::from),
+        Command::CompareRuns(args) => compare::compare_runs(args).map(Exit::from),
+        Command::Paper(args) => paper::paper(args).map(Exit::from),
+        Command::CheckModel(args) => check::check(args).map(Exit::from),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "motes", &mut script);
             let written = std::io::stdout().write_all(&script);
-            written.map(|()| Ended::Complete).map_err(|e| format!("cannot print: {e}; try again"))
+            written.map(|()| Exit::Done).map_err(|e| format!("cannot print: {e}; try again"))
         }
     };
     match result {
-        Ok(Ended::Complete) => ExitCode::SUCCESS,
-        Ok(Ended::Early) => ExitCode::from(1),
+        Ok(Exit::Done) => ExitCode::SUCCESS,
+        Ok(Exit::Early) => ExitCode::from(1),
+        Ok(Exit::NotOk) => ExitCode::from(3),
         Err(sentence) => failure(&sentence),
     }
 }
@@ -147,5 +150,6 @@ fn usage_sentence(error: &clap::Error, page: &str) -> String {
     if !parts.iter().any(|p| p.contains(';')) {
         parts.push(format!("see {page}"));
     }
-    parts.join("; ")
+    // Flags stand as they are written, and what was typed is no business of ours.
+    foreign(parts.join("; "))
 }

@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use motes::Ended;
 use motes::files::{Durable, write_atomically};
+use motes::sentence::foreign_path;
 
 use crate::args::PredictArgs;
 
@@ -15,13 +16,13 @@ pub fn predict(args: PredictArgs) -> Result<Ended, String> {
         Some(path) if path.exists() => {
             return Err(format!(
                 "{} is there already and is left as it is; choose another --output",
-                path.display()
+                foreign_path(path)
             ));
         }
         Some(path) => {
             write_atomically(path, Durable::No, |out| out.write_all(predictions.csv.as_bytes()))
                 .map_err(|e| e.to_string())?;
-            say!("{} predictions in {}", predictions.rows, path.display());
+            say!("{} predictions in {}", predictions.rows, foreign_path(path));
         }
         None => {
             let written = crate::print(&predictions.csv);

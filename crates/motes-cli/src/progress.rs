@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use motes::auto::Stage;
 use motes::{Flow, Real, StepInfo, Stop, Ticker};
 use motes_app::numbers::{clock, grouped, thousands};
 
@@ -83,12 +84,15 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress towards `steps` steps or the end of a time budget, in lines that begin with a label.
-    pub fn new(steps: u64, budget: Option<Duration>, label: String, quiet: bool) -> Self {
-        let gauge = match budget {
-            None => Gauge::new(steps, &label, "{human_pos}/{human_len} steps  {msg}", quiet),
-            Some(time) => Gauge::new(time.as_millis() as u64, &label, "{msg}", quiet),
+    /// Progress towards `steps` steps, the end of what ends itself, or the end of a time budget, in lines that begin with a label.
+    pub fn new(steps: Option<u64>, budget: Option<Duration>, label: String, quiet: bool) -> Self {
+        let gauge = match (budget, steps) {
+            (Some(time), _) => Gauge::new(time.as_millis() as u64, &label, "{msg}", quiet),
+            (None, Some(steps)) => Gauge::new(steps, &label, "{human_pos}/{human_len} steps  {msg}", quiet),
+            // It is known by its stages, not by a number of steps.
+            (None, None) => Gauge::new(3, &label, "{msg}", quiet),
         };
+        let steps = steps.unwrap_or(0);
         let ticker = Ticker::new(Duration::from_millis(50));
         Progress { gauge, first: None, steps, label, budget, ticker }
     }
@@ -109,6 +113,27 @@ impl Progress {
         let speed = format!("{} steps/s", grouped(rate));
         let label = if self.label.is_empty() { String::new() } else { format!("{}: ", self.label) };
         match self.budget {
+            None if let Some(fit) = info.fit => {
+                let found = match (fit.stage, fit.worst) {
+                    (Stage::Average, Some(worst)) => {
+                        format!(", Monte Carlo error {worst:.3} of the standard error")
+                    }
+                    (Stage::Posterior, _) => match fit.posterior_error {
+                        Some(worst) => format!(", Monte Carlo error {worst:.3} of the standard deviation"),
+                        None => String::new(),
+                    },
+                    _ => String::new(),
+                };
+                let stage = match fit.stage {
+                    Stage::Search => "searching",
+                    Stage::Average => "averaging",
+                    Stage::Posterior => "sampling the posterior",
+                };
+                let sweeps = thousands(&k.to_string());
+                let message = || format!("{stage}, {sweeps} sweeps{found}");
+                let line = || format!("{label}{stage}, sweep {k}, {} sweeps/s{found}", grouped(rate));
+                self.gauge.show(fit.stage.number() - 1, message, line);
+            }
             None => {
                 let left = clock((self.steps - k) as f64 / rate);
                 let line = || format!("{label}step {k} of {}, {speed}, {left} to go", self.steps);

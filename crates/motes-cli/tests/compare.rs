@@ -25,7 +25,8 @@ fn each_run_is_what_fit_would_have_made() {
     done.ok();
     let fit = "fit hierarchical --dim 12 --steps 300 --seed 3";
     let cloud = "--step-size 0.05 --particles 6";
-    place.bare(&format!("{fit} {cloud} --preconditioner diagonal --init-theta 0.5 --out pgd"));
+    place
+        .bare(&format!("{fit} {cloud} --algorithm pgd --preconditioner diagonal --init-theta 0.5 --out pgd"));
     // Neither has a use for a preconditioner, the one computes theta, the other has no particles.
     place.bare(&format!("{fit} {cloud} --algorithm pmgd --out pmgd"));
     place.bare(&format!("{fit} --algorithm em --init-theta 0.5 --out em"));
@@ -34,10 +35,15 @@ fn each_run_is_what_fit_would_have_made() {
         assert!(place.path(&format!("all/{name}/report.html")).exists());
         let mean = number(&summary(&place.path(name))["theta"]["mean"][0]);
         let row = done.out.lines().find(|l| l.trim_start().starts_with(name)).expect("a row for each");
-        assert!(row.contains(&format!("{mean:.5}")) && row.contains("300") && row.ends_with("ok"), "{row}");
+        let shown = row.split_whitespace().nth(3).unwrap();
+        let decimals = shown.split_once('.').unwrap().1.len();
+        assert_eq!(shown, format!("{mean:.decimals$}"), "{row}");
+        assert!(row.contains("300"), "{row}");
+        let verdict = summary(&place.path(name))["diagnostics"]["verdict"].as_str().unwrap().to_string();
+        assert!(row.ends_with(&verdict), "{row}");
     }
     let head = done.out.lines().find(|l| l.contains("algorithm")).unwrap();
-    for word in ["steps", "seconds", "theta", "ESS", "verdict"] {
+    for word in ["steps", "seconds", "theta", "SE", "MC error", "from max.", "verdict"] {
         assert!(head.contains(word), "{head}");
     }
     assert!(!head.contains("LPPD"), "the toy model predicts nothing");
@@ -135,6 +141,10 @@ fn everything_is_checked_before_anything_runs() {
         ("compare logistic --algorithms pgd,pqn --budget nan", &["--budget NaN", "positive"]),
         ("compare logistic --algorithms pgd,pqn --budget 2 --steps 9", &["--budget", "--steps"]),
         ("compare nothing --algorithms pgd,pqn", &["no model 'nothing'"]),
+        ("compare no/run no/other", &["no/run is not a run directory", "; give"]),
+        ("compare . .", &[". is not a run directory", "; give"]),
+        ("compare .", &[". alone leaves nothing to compare", "two or more"]),
+        ("compare --out logistic pgd", &["no model 'pgd'"]),
         ("compare hierarchical --dim 99999999999999 --algorithms pgd,pqn", &["pgd: ", "are available"]),
         ("compare logistic --algorithms pgd,pqn --data none.csv", &["none.csv", "check the path"]),
         ("compare logistic --algorithms pgd,pqn --threads 0", &["--threads 0"]),
@@ -214,7 +224,7 @@ fn an_interrupted_comparison_goes_on() {
     std::fs::remove_file(place.path("stopped-budget/pgd/summary.json")).unwrap();
     let call = format!("{flags} --budget 1 --trace-every 1000 --out stopped-budget");
     place.refuses(&call, &["stopped-budget/pgd was interrupted", "; remove it"]);
-    let fit = "fit hierarchical --dim 20 --particles 4 --step-size 0.02 --steps 400000 --trace-every 1000";
+    let fit = "fit hierarchical --algorithm pgd --dim 20 --particles 4 --step-size 0.02 --steps 400000 --trace-every 1000";
     place.bare(&format!("{fit} --out whole"));
     same_bits(&place.path("stopped-steps/pgd"), &place.path("whole"));
 }
@@ -275,4 +285,162 @@ fn progress_names_the_algorithm_and_its_place() {
     for piece in ["pgd (1 of 2)", "pqn (2 of 2)", "steps/s", "ETA", "verdict"] {
         assert!(shown.contains(piece), "{piece}: {shown:?}");
     }
+}
+
+/// A run directory with the summary of another one, changed.
+fn altered(place: &Place, from: &str, to: &str, change: impl FnOnce(&mut Value)) {
+    std::fs::create_dir(place.path(to)).unwrap();
+    for file in ["config.toml", "trace.csv"] {
+        std::fs::copy(place.path(&format!("{from}/{file}")), place.path(&format!("{to}/{file}"))).unwrap();
+    }
+    let mut s = summary(&place.path(from));
+    change(&mut s);
+    place.write(&format!("{to}/summary.json"), s.to_string());
+}
+
+/// Gives a run of one parameter a second one, and a log-likelihood.
+fn larger(name: &'static str, gain: f64) -> impl FnOnce(&mut Value) {
+    move |s| {
+        let l = number(&s["log_likelihood"]["value"]) + gain;
+        s["d_theta"] = 2.into();
+        s["theta"] = serde_json::json!({ "names": ["theta", name], "last": [1.0, 2.0], "mean": [1.0, 2.0],
+            "se": [0.5, 0.25], "se_mc_error": [], "mc_error": [0.01, 0.02], "interval": [], "covariance": null });
+        s["diagnostics"]["ess"] = serde_json::json!([]);
+        s["log_likelihood"]["value"] = l.into();
+        s["log_likelihood"]["mc_error"] = 0.04.into();
+        s["log_likelihood"]["aic"] = (4.0 - 2.0 * l).into();
+    }
+}
+
+#[test]
+fn runs_are_tested_by_their_likelihoods() {
+    let place = Place::in_memory();
+    place.bare("fit hierarchical --dim 12 --out small");
+    altered(&place, "small", "small-too", |s| s["log_likelihood"]["mc_error"] = 0.03.into());
+    altered(&place, "small", "large", larger("beta", 1.920_729_410_347_062));
+    let done = place.motes("compare large small-too");
+    let out = &done.ok().out;
+    // 3.841 is the 95 % quantile of chi-squared with one degree of freedom; 2 sqrt(0.03^2 + 0.04^2) = 0.1.
+    for piece in [
+        "likelihood-ratio test of small-too against large",
+        "2 (l1 - l0)         3.841 (MC error 0.10)",
+        "degrees of freedom  1\n",
+        "p-value             0.0500 (0.0444 to 0.0564 within two MC errors)",
+        "special case",
+        "report    report.html",
+    ] {
+        assert!(out.contains(piece), "{piece}: {out}");
+    }
+    assert!(!out.contains("half of the p-value"), "{out}");
+    let head = out.lines().find(|l| l.contains("parameters")).unwrap();
+    assert!(["log-likelihood", "MC error", "AIC", "BIC", "verdict"].iter().all(|word| head.contains(word)));
+    let page = place.text("report.html");
+    for piece in [
+        "Likelihood-ratio test: small-too against large",
+        ">0.0500</data>",
+        "MC error 0.10",
+        "<dt>p-value</dt>",
+    ] {
+        assert!(page.contains(piece), "{piece}");
+    }
+    assert_eq!(runs(&page).len(), 2);
+
+    // Half of it where a variance may be 0, and nothing is hidden about the fits.
+    altered(&place, "small", "deviation", |s| {
+        larger("log_sd", 2.0)(s);
+        s["diagnostics"]["verdict"] = "boundary".into();
+    });
+    let out = place.motes("compare small deviation --no-report").ok().out.clone();
+    assert!(out.contains("behind log_sd to 0") && out.contains("half of the p-value, 0.0228"), "{out}");
+    assert!(out.contains("The verdict of deviation is boundary") && !out.contains("report  "), "{out}");
+    altered(&place, "small", "worse", larger("beta", -1.0));
+    let out = place.motes("compare --output two.html small worse").ok().out.clone();
+    assert!(out.contains("p-value             1.0000") && out.contains("no special case"), "{out}");
+    assert!(place.path("two.html").exists());
+    place.quietly("compare small worse");
+}
+
+#[test]
+fn runs_that_cannot_be_tested_stand_side_by_side_with_the_reason() {
+    let place = Place::in_memory();
+    place.bare("fit hierarchical --dim 12 --out a");
+    altered(&place, "a", "b", larger("beta", 3.0));
+    altered(&place, "a", "same", |_| {});
+    altered(&place, "a", "none", |s| {
+        larger("beta", 3.0)(s);
+        s["log_likelihood"] = serde_json::json!({ "value": null, "why_not": "the draws are too few", "mc_error": null,
+            "method": null, "aic": null, "bic": null, "n": 12, "complete": false });
+    });
+    altered(&place, "a", "given", |s| {
+        larger("beta", 3.0)(s);
+        s["log_likelihood"]["complete"] = false.into();
+    });
+    altered(&place, "a", "other", larger("beta", 3.0));
+    let config = place.text("other/config.toml");
+    let at = config.find("data-sha256 = \"").unwrap() + "data-sha256 = \"".len();
+    place.write("other/config.toml", format!("{}0000{}", &config[..at], &config[at + 4..]));
+    altered(&place, "a", "split", larger("beta", 3.0));
+    place.write("split/config.toml", config.replace("data-seed = 0", "data-seed = 1"));
+    place.bare("fit logistic --algorithm pgd --steps 40 --particles 4 --no-assess --out logistic");
+    std::fs::create_dir(place.path("begun")).unwrap();
+    place.write("begun/config.toml", &config);
+    place.write("begun/trace.csv", "k,theta,stage,evaluations,acceptance\n0,0.0,1,0.0,\n");
+    for (other, why) in [
+        ("same", "the same number of parameters, 1"),
+        ("none", "none has no log-likelihood"),
+        ("given", "has all its constants"),
+        ("other", "fits to other data"),
+        ("split", "differ in data-seed"),
+        ("./logistic", "different models, "),
+        ("begun", "begun has not finished"),
+    ] {
+        let done = place.motes(&format!("compare a {other}"));
+        let out = &done.ok().out;
+        assert!(out.contains("No likelihood-ratio test between ") && out.contains(why), "{other}: {out}");
+        assert!(!out.contains("p-value"), "{out}");
+        assert!(out.contains("log-likelihood") && out.contains("AIC"), "{out}");
+        let page = place.text("report.html");
+        assert!(page.contains(why) && !page.contains("<dt>p-value</dt>"), "{other}");
+    }
+    assert!(
+        place
+            .motes("compare a none")
+            .ok()
+            .out
+            .contains("none: no log-likelihood, because the draws are too few")
+    );
+    // Models of one's own do not tell their data, so that the reader must.
+    for (name, from) in [("own", "a"), ("own-larger", "b")] {
+        altered(&place, from, name, |_| {});
+        let config = place.text(&format!("{name}/config.toml"));
+        let told = |line: &&str| !line.starts_with("data-sha256");
+        place.write(
+            &format!("{name}/config.toml"),
+            config.lines().filter(told).map(|l| format!("{l}\n")).collect::<String>(),
+        );
+    }
+    let out = place.motes("compare own own-larger").ok().out.clone();
+    assert!(out.contains("p-value") && out.contains("if both are fits to the same"), "{out}");
+    assert!(place.motes("compare own b").ok().out.contains("fits to other data"));
+    // Of three, each is tested against the next smaller one.
+    let out = place.motes("compare b a same").ok().out.clone();
+    assert!(out.contains("the same number of parameters") && out.contains("test of same against b"), "{out}");
+    place.refuses("compare a nowhere", &["nowhere is not a run directory"]);
+    // The name of a model is a model, whatever directories there are.
+    place.refuses("compare logistic a", &[";"]);
+}
+
+#[test]
+fn auto_is_compared_with_the_others() {
+    let place = Place::in_memory();
+    let done = place.motes("compare hierarchical --dim 12 --algorithms auto,pgd,em --out all");
+    let out = &done.ok().out;
+    for name in ["auto", "pgd", "em"] {
+        let row = out.lines().find(|l| l.trim_start().starts_with(name)).unwrap();
+        assert_eq!(row.contains(" SE "), name != "auto", "{row}");
+    }
+    assert!(out.contains("how far an adjusted pass finds theta from the maximum"), "{out}");
+    let page = place.text("all/report.html");
+    assert!(page.contains("data-head=\"from maximum\"") && page.contains(" sweeps</td>"));
+    assert!(page.contains("<th scope=\"col\" class=\"word\">verdict</th>"));
 }

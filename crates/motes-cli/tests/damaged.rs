@@ -10,8 +10,13 @@ const FIT: &str = "fit hierarchical --algorithm pmgd --dim 20 --particles 5 --se
 
 /// A finished run of 90 steps with checkpoints at 80 and 90.
 fn place() -> Place {
+    place_of(&format!("{FIT} --steps 90"))
+}
+
+/// A finished run with two checkpoints.
+fn place_of(fit: &str) -> Place {
     let place = Place::in_memory();
-    place.bare(&format!("{FIT} --steps 90 --out good"));
+    place.bare(&format!("{fit} --out good"));
     assert_eq!(checkpoints(&place.path("good")).len(), 2);
     place
 }
@@ -89,6 +94,51 @@ fn the_older_generation_helps_out() {
             warning.contains("90.safetensors") && warning.contains("the older generation is used"),
             "{name}"
         );
+    }
+    // Algorithms with a network and its running statistics go back as well.
+    for algorithm in ["pgd", "abp --transitions 2", "short-run --transitions 2", "vae"] {
+        let small = "fit generator --images 6 --batch 3 --particles 2 --steps 3 --checkpoint-every 2";
+        let place = place_of(&format!("{small} --algorithm {algorithm}"));
+        for (_, damage) in damages().into_iter().filter(|(name, _)| *name == "cut by one") {
+            resume_damaged(&place, &[1], &damage);
+        }
+    }
+}
+
+/// A fit by auto has two generations too, and a file of its own from which it can be refined.
+#[test]
+fn fits_by_auto_are_as_robust() {
+    let place = Place::in_memory();
+    let fit = "fit hierarchical --dim 20 --particles 8 --seed 9 --checkpoint-every 40";
+    place.bare(&format!("{fit} --out good"));
+    assert_eq!(checkpoints(&place.path("good")).len(), 2);
+    place.bare(&format!("{fit} --tolerance 0.02 --out fine"));
+    for (name, damage) in damages() {
+        let warning = resume_damaged(&place, &[1], &damage);
+        assert!(warning.contains("the older generation is used"), "{name}: {warning}");
+        let warnings = resume_damaged(&place, &[0, 1], &damage);
+        assert!(warnings.lines().all(|w| w.ends_with("the run starts again")), "{name}: {warnings}");
+        // Without the end of theta's stage there is nothing to refine, but the run itself is as it was.
+        let file = place.path("bad/checkpoint/theta-stage.bin");
+        let whole = std::fs::read(&file).unwrap();
+        std::fs::write(&file, damage(whole.clone())).unwrap();
+        let sentence =
+            place.refuses("resume bad --tolerance 0.02", &["bad/checkpoint/theta-stage.bin", "; "]);
+        assert!(!sentence.contains("()"), "{sentence}");
+        place.bare("resume bad");
+        std::fs::write(&file, whole).unwrap();
+        same_bits(&place.path("good"), &place.path("bad"));
+        place.bare("resume bad --tolerance 0.02");
+        same_bits(&place.path("fine"), &place.path("bad"));
+    }
+    let mut dice = Dice(4);
+    let length = std::fs::metadata(newest(&place.path("good"))).unwrap().len();
+    for _ in 0..40 {
+        let (at, bit) = (dice.below(length), dice.below(8));
+        resume_damaged(&place, &[1], &|mut bytes| {
+            bytes[at as usize] ^= 1 << bit;
+            bytes
+        });
     }
 }
 
@@ -200,7 +250,7 @@ fn an_edited_config_is_refused_and_nothing_is_lost() {
 fn changed_data_are_refused() {
     let place = Place::new();
     place.write("y.csv", "y\n1\n2\n4\n");
-    place.bare("fit hierarchical --data y.csv --steps 20 --out run");
+    place.bare("fit hierarchical --algorithm pgd --data y.csv --steps 20 --out run");
     place.write("y.csv", "y\n1\n2\n5\n");
     place.refuses("resume run --steps 30", &["the data have changed", "SHA-256"]);
     place.refuses("fit --config run/config.toml --out again", &["the data have changed", "SHA-256"]);
@@ -217,10 +267,10 @@ fn changed_data_are_refused() {
 fn a_run_resumes_from_anywhere() {
     let place = Place::new();
     place.write("y.csv", "y\n1\n2\n4\n");
-    place.bare("fit hierarchical --data y.csv --steps 20 --burn-in 10 --out run");
+    place.bare("fit hierarchical --algorithm pgd --data y.csv --steps 20 --burn-in 10 --out run");
     place.write(
         "by-hand.toml",
-        "version = 2\nmodel = \"hierarchical\"\n[run]\nsteps = 20\n[hierarchical]\ndata = \"y.csv\"\n",
+        "version = 2\nmodel = \"hierarchical\"\n[run]\nalgorithm = \"pgd\"\nsteps = 20\n[hierarchical]\ndata = \"y.csv\"\n",
     );
     place.bare("fit --config by-hand.toml --out by-hand");
     same_bits(&place.path("run"), &place.path("by-hand"));

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use common::{Place, checkpoints, number, numbers, summary, tidy};
+use common::{Place, by_pgd, checkpoints, number, numbers, summary, tidy};
 use motes::npz::{Array, read_npz};
 use motes::sentence::Face;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn close(a: &[f64], b: &[f64]) {
 fn every_documented_file_is_there() {
     let place = Place::new();
     let began = std::time::Instant::now();
-    place.quietly("fit hierarchical --steps 100 --out run");
+    place.quietly("fit hierarchical --algorithm pgd --steps 100 --out run");
     println!("from process start to files written: {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
     let run = place.path("run");
     for file in ["config.toml", "trace.csv", "posterior.npz", "summary.json", "report.html"] {
@@ -47,7 +47,7 @@ fn every_documented_file_is_there() {
     }
     assert_eq!(checkpoints(&run).len(), 1);
     tidy(&run);
-    place.bare("fit hierarchical --steps 100 --checkpoint-every 7 --out many");
+    place.bare("fit hierarchical --algorithm pgd --steps 100 --checkpoint-every 7 --out many");
     assert!(!place.path("many/report.html").exists());
     let names: Vec<_> = checkpoints(&place.path("many"));
     assert_eq!(names.len(), 2, "two generations: {names:?}");
@@ -59,7 +59,7 @@ fn the_default_directory_is_numbered() {
     for _ in 0..2 {
         place.quietly("fit hierarchical --steps 2 --algorithm pmgd");
     }
-    place.quietly("fit hierarchical --steps 2");
+    place.quietly("fit hierarchical --algorithm pgd --steps 2");
     for name in ["runs/hierarchical-pmgd-1", "runs/hierarchical-pmgd-2", "runs/hierarchical-pgd-1"] {
         assert!(place.path(name).join("summary.json").is_file(), "{name}");
     }
@@ -77,6 +77,7 @@ fn the_trace_has_a_row_per_step_and_the_columns_that_apply() {
         ("f", "--algorithm marginal-mh --particles 2", "k,theta,acceptance"),
         ("g", "--grow 5:20 --adjust --step-decay 0.5,3", "k,theta,h,particles,acceptance"),
     ] {
+        let flags = by_pgd(flags);
         place.quietly(&format!("fit hierarchical --dim 7 --steps 30 --out {name} {flags}"));
         let (header, rows) = trace(&place.path(name));
         assert_eq!(header, columns);
@@ -103,7 +104,7 @@ fn the_trace_has_a_row_per_step_and_the_columns_that_apply() {
 #[test]
 fn the_trace_is_thinned_without_changing_the_run() {
     let place = Place::new();
-    let flags = "fit hierarchical --dim 7 --steps 100 --seed 3";
+    let flags = "fit hierarchical --algorithm pgd --dim 7 --steps 100 --seed 3";
     place.quietly(&format!("{flags} --out all"));
     place.quietly(&format!("{flags} --out thin --trace-every 7"));
     let (_, all) = trace(&place.path("all"));
@@ -119,7 +120,7 @@ fn the_trace_is_thinned_without_changing_the_run() {
 #[test]
 fn the_summary_has_every_key_and_null_where_nothing_applies() {
     let place = Place::new();
-    place.quietly("fit hierarchical --steps 50 --out run --seed 5");
+    place.quietly("fit hierarchical --algorithm pgd --steps 50 --out run --seed 5");
     let json = summary(&place.path("run"));
     let documented = [
         "model",
@@ -128,6 +129,8 @@ fn the_summary_has_every_key_and_null_where_nothing_applies() {
         "seed",
         "schema",
         "theta",
+        "log_likelihood",
+        "level",
         "posterior",
         "metrics",
         "diagnostics",
@@ -136,12 +139,27 @@ fn the_summary_has_every_key_and_null_where_nothing_applies() {
     ];
     assert_eq!(json["schema"], 2);
     assert!(keys(&json).is_superset(&documented.into()), "{:?}", keys(&json));
-    assert_eq!(keys(&json["theta"]), ["names", "last", "mean", "mc_error"].into());
-    assert_eq!(keys(&json["posterior"]), ["names", "groups", "mean", "var", "quantiles"].into());
-    let diagnostics =
-        ["verdict", "advice", "ess", "acceptance", "shadow_acceptance", "drift", "suggested_step_size"];
+    let errors = ["se", "se_mc_error", "mc_error", "interval", "covariance", "information_share"];
+    let theta: BTreeSet<&str> = ["names", "last", "mean"].into_iter().chain(errors).collect();
+    assert_eq!(keys(&json["theta"]), theta);
+    let posterior = ["names", "groups", "mean", "var", "mc_error", "total_sd", "quantiles"];
+    assert_eq!(keys(&json["posterior"]), posterior.into());
+    let likelihood = ["value", "why_not", "mc_error", "method", "aic", "bic", "n", "complete"];
+    assert_eq!(keys(&json["log_likelihood"]), likelihood.into());
+    let diagnostics = [
+        "verdict",
+        "advice",
+        "ess",
+        "acceptance",
+        "shadow_acceptance",
+        "drift",
+        "suggested_step_size",
+        "evaluations",
+        "distance",
+    ];
     assert!(keys(&json["diagnostics"]).is_superset(&diagnostics.into()));
-    assert_eq!(keys(&json["time"]), ["seconds", "steps_per_second"].into());
+    assert_eq!(keys(&json["time"]), ["seconds", "steps_per_second", "assess_seconds"].into());
+    assert_eq!(json["level"], 0.95);
     assert_eq!(json["metrics"], Value::Null);
     assert_eq!(json["diagnostics"]["acceptance"], Value::Null);
     assert_eq!(json["model"], "hierarchical");
@@ -154,9 +172,9 @@ fn the_summary_has_every_key_and_null_where_nothing_applies() {
     let product = number(&time["seconds"]) * number(&time["steps_per_second"]);
     assert!((product - 50.0).abs() < 1e-6, "{product}");
 
-    place.quietly("fit hierarchical --steps 300 --adjust --out adjusted");
+    place.quietly("fit hierarchical --algorithm pgd --steps 300 --adjust --out adjusted");
     assert!((0.0..=1.0).contains(&number(&summary(&place.path("adjusted"))["diagnostics"]["acceptance"])));
-    let wide = place.motes("fit hierarchical --steps 20 --dim 1001 --out wide");
+    let wide = place.motes("fit hierarchical --algorithm pgd --steps 20 --dim 1001 --out wide");
     assert!(
         wide.ok().out.contains("posterior.npz has mean and variance of the 1,001 coordinates"),
         "{}",
@@ -164,7 +182,7 @@ fn the_summary_has_every_key_and_null_where_nothing_applies() {
     );
     assert_eq!(summary(&place.path("wide"))["posterior"], Value::Null);
     assert_eq!(array(&place.path("wide"), "mean").shape, [1001]);
-    place.quietly("fit hierarchical --steps 5 --dim 1000 --out listed");
+    place.quietly("fit hierarchical --algorithm pgd --steps 5 --dim 1000 --out listed");
     assert_eq!(numbers(&summary(&place.path("listed"))["posterior"]["mean"]).len(), 1000);
 }
 
@@ -178,6 +196,7 @@ fn the_numbers_follow_from_the_trace_and_the_clouds() {
         ("single", "--precision f32"),
         ("grown", "--grow 30:12,50:16 --burn-in 20"),
     ] {
+        let flags = by_pgd(flags);
         place.quietly(&format!(
             "fit hierarchical --dim 6 --particles 8 --steps 60 --seed 2 --out {name} {flags}"
         ));
@@ -214,7 +233,7 @@ fn the_numbers_follow_from_the_trace_and_the_clouds() {
 #[test]
 fn kept_clouds_are_bounded_and_can_be_left_out() {
     let place = Place::new();
-    let flags = "fit hierarchical --dim 2 --particles 90";
+    let flags = "fit hierarchical --algorithm pgd --dim 2 --particles 90";
     place.quietly(&format!("{flags} --steps 1000 --out long"));
     let clouds = array(&place.path("long"), "clouds");
     assert!((5000..=10_000).contains(&clouds.shape[0]), "{:?}", clouds.shape);
@@ -228,7 +247,7 @@ fn kept_clouds_are_bounded_and_can_be_left_out() {
 #[test]
 fn the_archive_has_fixed_dates() {
     let place = Place::new();
-    place.quietly("fit hierarchical --steps 5 --out run");
+    place.quietly("fit hierarchical --algorithm pgd --steps 5 --out run");
     let mut archive = zip::ZipArchive::new(File::open(place.path("run/posterior.npz")).unwrap()).unwrap();
     let mut names = BTreeSet::new();
     for i in 0..archive.len() {
@@ -301,15 +320,24 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(String::from).collect()
 }
 
+/// Whether a word is a number, rounded to the digits it has, or a dash where there is none.
+fn says(word: &str, value: &Value) -> bool {
+    let Some(value) = value.as_f64() else { return word == "-" };
+    let decimals = word.split_once('.').map_or(0, |(_, digits)| digits.len());
+    word.parse::<f64>().is_ok_and(|shown| (shown - value).abs() <= 0.501 * 10f64.powi(-(decimals as i32)))
+}
+
 #[test]
 fn the_terminal_tells_what_the_summary_says() {
     let place = Place::in_memory();
     for (i, run) in [
-        "hierarchical --dim 5 --steps 300 --particles 6",
+        "hierarchical --algorithm pgd --dim 5 --steps 300 --particles 6",
         "hierarchical --dim 30 --steps 40 --algorithm em",
         "hierarchical --dim 2 --steps 60 --algorithm marginal-mh --particles 3 --step-size 0.2",
-        "logistic --steps 200 --particles 10 --intercept",
+        "logistic --algorithm pgd --steps 200 --particles 10 --intercept",
         "bnn --steps 20 --particles 3 --subsample 100 --algorithm mean-field",
+        "hierarchical --dim 30",
+        "logistic --level 0.8",
     ]
     .iter()
     .enumerate()
@@ -324,14 +352,23 @@ fn the_terminal_tells_what_the_summary_says() {
         let number = |v: &Value, digits: usize| v.as_f64().map_or("-".into(), |v| format!("{v:.digits$}"));
         let theta = &json["theta"];
         for (i, name) in theta["names"].as_array().unwrap().iter().enumerate() {
-            let row = [
-                name.as_str().unwrap().to_string(),
-                number(&theta["mean"][i], 5),
-                number(&theta["mc_error"][i], 5),
-                number(&theta["last"][i], 5),
-                number(&json["diagnostics"]["ess"][i], 0),
-            ];
-            assert!(done.out.lines().any(|l| words(l) == row), "{row:?} is not in {}", done.out);
+            let interval = &theta["interval"][i];
+            let told = |l: &str| {
+                let words = words(l);
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let [first, estimate, se, between @ .., mc_error] = &words[..] else { return false };
+                let between = match between {
+                    [low, "to", high] => says(low, &interval[0]) && says(high, &interval[1]),
+                    [dash] => says(dash, interval),
+                    _ => false,
+                };
+                *first == name.as_str().unwrap()
+                    && says(estimate, &theta["mean"][i])
+                    && says(se, &theta["se"][i])
+                    && between
+                    && says(mc_error, &theta["mc_error"][i])
+            };
+            assert!(done.out.lines().any(told), "{name} {theta} is not in {}", done.out);
         }
         for (i, mean) in json["posterior"]["mean"].as_array().into_iter().flatten().take(12).enumerate() {
             let name = json["posterior"]["names"][i].as_str().unwrap();
@@ -348,7 +385,7 @@ fn the_terminal_tells_what_the_summary_says() {
 #[test]
 fn coordinates_have_their_names_in_both_files() {
     let place = Place::in_memory();
-    place.quietly("fit logistic --steps 20 --particles 4 --intercept --out a");
+    place.quietly("fit logistic --algorithm pgd --steps 20 --particles 4 --intercept --out a");
     place.quietly("fit bnn --steps 3 --particles 2 --hidden 2 --subsample 50 --out b");
     let names = |run: &str| {
         let file = File::open(place.path(run).join("posterior.npz")).unwrap();

@@ -29,7 +29,7 @@ fn devices_and_directories_are_refused_by_every_reader() {
     let place = Place::new();
     place.write("table.csv", TABLE);
     place.write("images", idx(&[4, 8, 8], &[7; 256]));
-    place.bare("fit logistic --data table.csv --steps 5 --out run");
+    place.bare("fit logistic --algorithm pgd --data table.csv --steps 5 --out run");
     fs::create_dir(place.path("folder")).unwrap();
     for link in ["folder/endless.png", "endless.jpg", "endless.npy"] {
         symlink("/dev/zero", place.path(link)).unwrap();
@@ -66,7 +66,7 @@ fn devices_and_directories_are_refused_by_every_reader() {
 fn pipes_are_read_as_files_are() {
     let place = Place::new();
     place.write("table.csv", TABLE);
-    let fit = "fit logistic --steps 20 --quiet --no-report";
+    let fit = "fit logistic --algorithm pgd --steps 20 --quiet --no-report";
     place.shell(&format!("$motes {fit} --data table.csv --out file")).ok();
     place.shell(&format!("cat table.csv | $motes {fit} --data /dev/stdin --out pipe")).ok();
     for file in ["trace.csv", "posterior.npz"] {

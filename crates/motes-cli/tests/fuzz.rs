@@ -36,7 +36,10 @@ fn mutated_configs_are_refused_or_run() {
     let config = "version = 2\nmodel = \"hierarchical\"\n[hierarchical]\ndim = 4\n[run]\nalgorithm = \"pgd\"\nparticles = 3\nsteps = 9\n\
                   burn-in = 4\nstep-size = 0.01\ngrow = \"5:6\"\nstep-decay = \"0.5,10\"\nwarm-start = \"1x3\"\n\
                   init-particles = \"0\"\nseed = 1\ntrace-every = 1\nkeep-clouds = 1\nadjust = false\n";
-    let pieces: [&[u8]; 22] = [
+    let auto = "version = 2\nmodel = \"hierarchical\"\n[hierarchical]\ndim = 4\n[run]\nalgorithm = \"auto\"\nparticles = 8\n\
+                tolerance = 0.2\nmax-evaluations = 400\ninit-particles = \"prior\"\ninit-theta = 0.5\nseed = 1\ntrace-every = 1\n\
+                keep-clouds = 1\nlevel = 0.9\n";
+    let pieces: [&[u8]; 23] = [
         b"=",
         b"\"",
         b"\n",
@@ -54,6 +57,7 @@ fn mutated_configs_are_refused_or_run() {
         b"\xff",
         b"#",
         b"em",
+        b"auto",
         b"pmgd",
         b"soul",
         b"marginal-mh",
@@ -63,6 +67,7 @@ fn mutated_configs_are_refused_or_run() {
     let mut dice = Dice(5);
     let (mut ran, mut refused) = (0, 0);
     for i in 0..300 {
+        let config = if i % 3 == 0 { auto } else { config };
         // Half of them only lose lines or get other numbers, so that some still run.
         let mutated = if i % 2 == 0 {
             mutate(config.as_bytes().to_vec(), &mut dice, &pieces)
@@ -118,7 +123,8 @@ fn mutated_data_files_are_refused_or_fitted() {
         let text = b"name,y\nana,1.5\nben,-2\ncem,?\ndee,1e2\n".to_vec();
         place
             .write("d.csv", mutate(text, &mut dice, &[b"\"", b",", b"\n", b"\xff", b"inf", b"1e308", b"\0"]));
-        let mut command = place.command("fit hierarchical --data d.csv --steps 3 --quiet --no-report --out");
+        let mut command = place
+            .command("fit hierarchical --algorithm pgd --data d.csv --steps 3 --quiet --no-report --out");
         let done = Done::of(command.arg(format!("run{i}")));
         assert!(matches!(done.code, Some(0 | 2)), "{:?}: {}", done.code, done.err);
         assert!(done.err.lines().count() <= 1, "{}", done.err);

@@ -14,7 +14,7 @@ fn shape(place: &Place, name: &str) -> Vec<usize> {
 #[test]
 fn files_know_groups_and_their_names() {
     let place = Place::new();
-    place.bare("fit hierarchical --dim 12 --particles 5 --steps 60 --out r");
+    place.bare("fit hierarchical --algorithm pgd --dim 12 --particles 5 --steps 60 --out r");
     assert_eq!((shape(&place, "particles"), shape(&place, "mean")), (vec![5, 12], vec![12]));
     let summary = common::summary(&place.path("r"));
     assert_eq!((&summary["groups"], &summary["d_x"]), (&12.into(), &1.into()));
@@ -32,7 +32,7 @@ fn files_know_groups_and_their_names() {
         assert!((of_kept - mean).abs() < 1e-9, "x[{i}]: {of_kept} {mean}");
     }
     let one = Place::new();
-    one.bare("fit hierarchical --dim 12 --groups 1 --particles 5 --steps 60 --out r");
+    one.bare("fit hierarchical --algorithm pgd --dim 12 --groups 1 --particles 5 --steps 60 --out r");
     let summary = common::summary(&one.path("r"));
     assert_eq!((&summary["groups"], &summary["d_x"]), (&1.into(), &12.into()));
     assert!(summary["posterior"]["groups"].is_null());
@@ -44,6 +44,7 @@ fn files_know_groups_and_their_names() {
 fn batches_of_groups_resume_exactly() {
     for options in ["--adjust", "--preconditioner adam", "--algorithm abp", "--algorithm short-run"] {
         let place = Place::in_memory();
+        let options = common::by_pgd(options);
         let run = format!("fit hierarchical --dim 30 --batch 7 --particles 4 --step-size 0.01 {options}");
         place.bare(&format!("{run} --steps 50 --burn-in 10 --out whole"));
         place.bare(&format!("{run} --steps 23 --burn-in 10 --out part"));
@@ -55,9 +56,9 @@ fn batches_of_groups_resume_exactly() {
 #[test]
 fn what_groups_cannot_do_is_refused() {
     let place = Place::new();
-    place.refuses("fit hierarchical --dim 5 --batch 6", &["--batch 6", "5 groups"]);
+    place.refuses("fit hierarchical --algorithm pgd --dim 5 --batch 6", &["--batch 6", "5 groups"]);
     place.refuses("fit hierarchical --algorithm pmgd --batch 6", &["pmgd needs all data", "--batch"]);
     place.refuses("fit hierarchical --algorithm vae", &["an inference network", "--algorithm pgd"]);
-    place.refuses("fit hierarchical --transitions 3", &["--transitions", "pgd"]);
+    place.refuses("fit hierarchical --algorithm pgd --transitions 3", &["--transitions", "pgd"]);
     place.refuses("fit hierarchical --algorithm abp --transitions 0", &["--transitions 0"]);
 }

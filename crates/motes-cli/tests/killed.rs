@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use common::{Dice, Done, Place, checkpoints, same_bits, signal, signals, tidy};
+use common::{Dice, Done, Place, checkpoints, kill_after, same_bits, signal, signals, tidy};
 
 /// Goes on with whatever there is, or begins, in a process that is not waited for.
 fn go_on(place: &Place, run: &str, fit: &str) -> Child {
@@ -15,18 +15,6 @@ fn go_on(place: &Place, run: &str, fit: &str) -> Child {
     } else {
         place.spawn(&format!("{fit} --out {run} --quiet --no-report"))
     }
-}
-
-/// Ends a process after a while without warning. Whether it had not yet ended by itself.
-fn kill_after(mut child: Child, wait: Duration) -> bool {
-    std::thread::sleep(wait);
-    let running = child.try_wait().unwrap().is_none();
-    child.kill().unwrap();
-    let done = Done::wait(child);
-    if !running {
-        done.ok();
-    }
-    running
 }
 
 fn finish(place: &Place, run: &str, fit: &str) {
@@ -93,9 +81,9 @@ fn what_a_kill_leaves_before_the_config_is_no_obstacle() {
     std::fs::create_dir(place.path("run")).unwrap();
     place.write("run/.config.toml.Ab12Cd34.motes.tmp", "version");
     place.write("run/trace.csv", "");
-    place.quietly("fit hierarchical --steps 5 --out run");
+    place.quietly("fit hierarchical --algorithm pgd --steps 5 --out run");
     tidy(&place.path("run"));
-    place.quietly("fit hierarchical --steps 5 --out whole");
+    place.quietly("fit hierarchical --algorithm pgd --steps 5 --out whole");
     same_bits(&place.path("whole"), &place.path("run"));
     // With the config there, it is a run.
     for file in ["trace.csv", "summary.json", "posterior.npz"] {
@@ -109,7 +97,7 @@ fn what_a_kill_leaves_before_the_config_is_no_obstacle() {
 fn wait_for(path: &Path) {
     let began = Instant::now();
     while !path.exists() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{} does not appear", path.display());
+        assert!(began.elapsed() < Duration::from_secs(60), "{} does not appear", path.to_string_lossy());
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -118,10 +106,17 @@ fn wait_for(path: &Path) {
 fn interrupts_leave_a_checkpoint_and_exit_code_1() {
     let place = Place::new();
     // Too long to end by itself, until it is resumed with fewer steps to go.
-    let fit = "fit hierarchical --dim 100 --particles 20 --trace-every 100 --keep-clouds 1000 --burn-in 500";
-    for name in signals() {
-        let child = place.spawn(&format!("{fit} --steps 100000000 --out {name}"));
-        wait_for(&place.path(&format!("{name}/trace.csv")));
+    let toy = "fit hierarchical --algorithm pgd --dim 100 --particles 20 --trace-every 100 --keep-clouds 1000 --burn-in 500";
+    let images = "fit generator --images 8 --particles 1 --batch 4 --burn-in 1 --checkpoint-every 1";
+    let runs = signals().into_iter().map(|name| (toy, name, 1500)).chain([(images, "INT", 2)]);
+    for (i, (fit, name, more)) in runs.enumerate() {
+        let out = format!("run{i}");
+        let child = place.spawn(&format!("{fit} --steps 100000000 --out {out}"));
+        wait_for(&place.path(&format!("{out}/trace.csv")));
+        // The generator's first steps take a while.
+        while fit == images && place.text(&format!("{out}/trace.csv")).lines().count() < 3 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         std::thread::sleep(Duration::from_millis(150));
         signal(&child, name);
         if name == "HUP" {
@@ -131,32 +126,30 @@ fn interrupts_leave_a_checkpoint_and_exit_code_1() {
         let done = Done::wait(child);
         assert_eq!(done.code, Some(1), "{}", done.err);
         assert_eq!(done.out, "");
-        let run = place.path(name);
-        assert_eq!(checkpoints(&run).len(), 1);
+        let run = place.path(&out);
+        assert!((1..=2).contains(&checkpoints(&run).len()));
         assert!(!run.join("summary.json").exists());
         let step: u64 = {
             let (_, rest) = done.err.split_once("stopped after step ").expect("it says where it stopped");
-            assert!(rest.contains(&format!("go on with: motes resume {name}")), "{rest}");
+            assert!(rest.contains(&format!("go on with: motes resume {out}")), "{rest}");
             rest.split(' ').next().unwrap().parse().unwrap()
         };
         assert!(step > 0);
         // A little further than it came, in two more parts.
-        let config = place.text(&format!("{name}/config.toml"));
-        let total = step + 1500;
-        place.write(
-            &format!("{name}/config.toml"),
-            config.replace("steps = 100000000", &format!("steps = {total}")),
-        );
-        place.quietly(&format!("resume {name}"));
-        place.quietly(&format!("{fit} --steps {total} --out whole{name}"));
-        same_bits(&place.path(&format!("whole{name}")), &run);
+        let config = place.text(&format!("{out}/config.toml"));
+        let total = step + more;
+        let config = config.replace("steps = 100000000", &format!("steps = {total}"));
+        place.write(&format!("{out}/config.toml"), config);
+        place.quietly(&format!("resume {out}"));
+        place.quietly(&format!("{fit} --steps {total} --out whole{i}"));
+        same_bits(&place.path(&format!("whole{i}")), &run);
     }
 }
 
 #[test]
 fn a_warm_start_can_be_interrupted_and_begins_again() {
     let place = Place::new();
-    let fit = "fit hierarchical --dim 1000 --particles 3 --steps 20";
+    let fit = "fit hierarchical --algorithm pgd --dim 1000 --particles 3 --steps 20";
     let child = place.spawn(&format!("{fit} --warm-start 1x100000000 --out run"));
     wait_for(&place.path("run/trace.csv"));
     std::thread::sleep(Duration::from_millis(150));
@@ -178,7 +171,7 @@ fn a_warm_start_can_be_interrupted_and_begins_again() {
 #[test]
 fn a_second_process_is_kept_out_and_harms_nothing() {
     let place = Place::new();
-    let fit = "fit hierarchical --dim 100 --particles 20 --trace-every 100 --keep-clouds 1000 --burn-in 500";
+    let fit = "fit hierarchical --algorithm pgd --dim 100 --particles 20 --trace-every 100 --keep-clouds 1000 --burn-in 500";
     let child = place.spawn(&format!("{fit} --steps 100000000 --checkpoint-every 2000 --out run"));
     wait_for(&place.path("run/checkpoint"));
     std::thread::sleep(Duration::from_millis(100));

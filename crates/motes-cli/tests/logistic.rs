@@ -7,13 +7,13 @@ use std::path::Path;
 use common::{Done, Place, number, same_bits, summary};
 
 const CASES: &[&str] = &[
-    "",
+    "--algorithm pgd",
     "--algorithm pqn --adjust --intercept",
     "--algorithm pmgd --precision f32 --test-fraction 0.3 --split-seed 5",
     "--algorithm soul --no-standardize --step-size 0.0005",
     "--algorithm marginal-mh --particles 2 --step-size 0.001",
     "--algorithm mean-field --metrics-every 7",
-    "--batch 100 --grow 25:150 --metrics-every 10",
+    "--algorithm pgd --batch 100 --grow 25:150 --metrics-every 10",
 ];
 
 #[test]
@@ -53,7 +53,7 @@ fn a_test_file_is_found_again_and_guarded() {
     let place = Place::new();
     place.write("train.csv", table(60));
     place.write("test.csv", table(30));
-    place.bare("fit logistic --data train.csv --test test.csv --steps 40 --out run");
+    place.bare("fit logistic --algorithm pgd --data train.csv --test test.csv --steps 40 --out run");
     assert!((0.0..=1.0).contains(&test_error(&place.path("run"))));
     std::fs::create_dir(place.path("elsewhere")).unwrap();
     let mut command = common::motes();
@@ -69,7 +69,7 @@ fn flags_choose_another_test_set() {
     let place = Place::new();
     place.write("train.csv", table(60));
     place.write("test.csv", table(30));
-    let fit = "fit logistic --data train.csv --steps 40";
+    let fit = "fit logistic --algorithm pgd --data train.csv --steps 40";
     place.bare(&format!("{fit} --out split"));
     place.bare(&format!("{fit} --test test.csv --out file"));
     place.bare("fit --config split/config.toml --test test.csv --out now-file");
@@ -86,7 +86,8 @@ fn a_test_file_must_have_a_name_that_can_be_kept() {
     place.write("train.csv", table(60));
     let odd = std::ffi::OsStr::from_bytes(b"odd-\xff.csv");
     std::fs::write(place.path("").join(odd), table(30)).unwrap();
-    let mut command = place.command("fit logistic --data train.csv --steps 5 --out run --test");
+    let mut command =
+        place.command("fit logistic --algorithm pgd --data train.csv --steps 5 --out run --test");
     Done::of(command.arg(odd)).refused(&["not UTF-8", "rename it"]);
     assert!(!place.path("run").exists());
 }
@@ -101,6 +102,7 @@ fn a_start_of_another_length_is_refused() {
             &["--init-theta", "2 numbers", "1 parameters"],
         );
     }
-    let diverged = place.motes("fit hierarchical --step-size 0.02 --theta-rate 3 --steps 2000 --out r");
+    let diverged =
+        place.motes("fit hierarchical --algorithm pgd --step-size 0.02 --theta-rate 3 --steps 2000 --out r");
     diverged.refused(&["|theta|", "--theta-rate 0.3"]);
 }

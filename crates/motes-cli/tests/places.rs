@@ -87,7 +87,7 @@ fn a_read_only_disk_is_named() {
         return;
     }
     std::fs::create_dir_all(place.path("disk")).unwrap();
-    place.quietly("fit hierarchical --steps 5 --out run");
+    place.quietly("fit hierarchical --algorithm pgd --steps 5 --out run");
     let mount = "mount -t tmpfs tmpfs disk && mkdir disk/empty && cp -a run disk && mount -o remount,ro disk";
     for call in
         ["fit hierarchical --out disk/empty", "fit hierarchical --out disk/new", "resume disk/run --steps 9"]
@@ -130,7 +130,7 @@ fn output_that_cannot_be_printed_is_no_crash() {
         ("f", "| true; exit ${PIPESTATUS[0]}", 0),
         ("g", "--particles 0 2>/dev/full", 2),
     ] {
-        let text = format!("$M fit hierarchical --steps 2000 --out {name} {redirection}");
+        let text = format!("$M fit hierarchical --algorithm pgd --steps 2000 --out {name} {redirection}");
         let mut shell = Command::new("bash");
         shell.args(["-c", &text]).current_dir(place.path("")).env("M", env!("CARGO_BIN_EXE_motes"));
         let done = Done::of(&mut shell);

@@ -19,7 +19,7 @@ fn names_from_files_do_not_act_on_the_terminal() {
     let place = Place::new();
     place.write("d\u{1b}[5m.csv", HOSTILE);
     let fit = |out: &str| {
-        let mut command = place.command("fit logistic --steps 30 --data");
+        let mut command = place.command("fit logistic --algorithm pgd --steps 30 --data");
         command.args(["d\u{1b}[5m.csv", "--out", out]);
         Done::of(&mut command)
     };
@@ -66,10 +66,63 @@ fn names_from_files_do_not_act_on_the_terminal() {
 }
 
 #[test]
+fn backquotes_from_elsewhere_are_no_flags() {
+    let place = Place::new();
+    place.write(
+        "`seed`.csv",
+        "`lab`,`steps=3`,`y`\n1,2,`lab`\n2,1,b\n3,5,`lab`\n4,1,b\n5,4,`lab`\n6,2,b\n7,1,`lab`\n8,3,b\n9,1,b\n",
+    );
+    place.write("`c`.csv", "`lab`,y\n1,a\n1,b\n1,a\n1,b\n1,a\n1,b\n");
+    place.write("bad.csv", "`lab`,y\n`seed`,a\n1,b\n");
+    let run = |words: &[&str]| Done::of(place.command("").args(words));
+    let done = run(&["fit", "logistic", "--data", "`seed`.csv", "--seed", "3", "--out", "`out`"]);
+    assert!(done.ok().err.contains("`y`: '`lab`' is 0 and 'b' is 1"), "{}", done.err);
+    let cases: [(&[&str], &str); 16] = [
+        (&["fit", "logistic", "--data", "`seed`.csv", "--out", "`out`"], "`out` is not empty"),
+        (&["fit", "logistic", "--data", "`none`.csv"], "/`none`.csv: "),
+        (
+            &["fit", "logistic", "--data", "`seed`.csv", "--target", "`dim`"],
+            "no column '`dim`' as --target asks",
+        ),
+        (
+            &["fit", "logistic", "--data", "`seed`.csv", "--target", "`lab`"],
+            "`seed`.csv, line 2, column '`y`': '`lab`' is not",
+        ),
+        (&["fit", "logistic", "--data", "`c`.csv"], "column '`lab`' is constant"),
+        (&["fit", "logistic", "--data", "`c`.csv"], "leave it out with --drop '`lab`' or"),
+        (&["fit", "logistic", "--data", "bad.csv"], "column '`lab`': '`seed`' is not a number"),
+        (&["fit", "hierarchical", "--data", "bad.csv"], "column 'y': 'a' is not a number"),
+        (&["fit", "`seed`"], "there is no model '`seed`'"),
+        (&["fit", "logistic", "--algorithm", "`seed`"], "there is no algorithm '`seed`'"),
+        (&["fit", "logistic", "--grow", "`seed`"], "growth '`seed`' is not"),
+        (&["fit", "logistic", "--step-size", "`auto`"], "'`auto`' is neither a number nor auto"),
+        (&["fit", "logistic", "--init-theta", "`seed`"], "`seed`: No such file"),
+        (&["fit", "logistic", "--`seed`"], "'--`seed`'"),
+        (&["report", "`seed`"], "`seed` is not a run directory"),
+        (&["predict", "`out`", "--data", "bad.csv"], "column '`steps=3`'"),
+    ];
+    for (words, said) in cases {
+        run(words).refused(&[said]);
+    }
+    for (config, said) in [
+        ("model = \"`seed`\"\n", "there is no model '`seed`'"),
+        ("model = \"logistic\"\n[run]\n\"`seed`\" = 1\n", "there is no setting '`seed`'"),
+        ("model = \"logistic\"\n[run]\nsteps = \"`seed`\"\n", "\"`seed`\" is not a whole number"),
+    ] {
+        place.write("c.toml", format!("version = 2\n{config}"));
+        place.motes("fit --config c.toml").refused(&[said]);
+    }
+    place.write("`out`/summary.json", "{\"schema\": 2}");
+    // The parser's own backquotes are no flags either.
+    run(&["predict", "`out`", "--data", "`seed`.csv"])
+        .refused(&["`out`/summary.json cannot be understood (missing field `"]);
+}
+
+#[test]
 fn a_class_is_written_as_it_is() {
     let place = Place::new();
     place.write("d.csv", "a,y\n1,=1+1\n2,b\n3,=1+1\n4,b\n5,=1+1\n6,b\n7,=1+1\n8,b\n9,=1+1\n10,b\n");
-    place.bare("fit logistic --data d.csv --steps 30 --out run");
+    place.bare("fit logistic --algorithm pgd --data d.csv --steps 30 --out run");
     let done = place.motes("predict run --data d.csv");
     let classes: Vec<&str> = done.ok().out.lines().skip(1).map(|l| l.split(',').nth(1).unwrap()).collect();
     assert!(classes.iter().all(|c| ["=1+1", "b"].contains(c)) && classes.contains(&"=1+1"), "{classes:?}");
@@ -80,16 +133,18 @@ fn a_class_is_written_as_it_is() {
 fn no_number_fills_the_screen() {
     let place = Place::new();
     place.write("y.csv", "y\n1e90\n-3e90\n2e90\n");
-    let done = place.motes("fit hierarchical --data y.csv --steps 200 --out run");
+    let done = place.motes("fit hierarchical --algorithm pgd --data y.csv --steps 200 --out run");
     let longest = |text: &str| text.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0);
     assert!(done.ok().out.contains("e89") && longest(&done.out) < 16, "{}", done.out);
     let done = place
-        .motes("fit hierarchical --data y.csv --init-particles 1e99 --steps 200 --step-size 1e-300 --out s");
+        .motes("fit hierarchical --algorithm pgd --data y.csv --init-particles 1e99 --steps 200 --step-size 1e-300 --out s");
     assert!(longest(&done.ok().out) < 16 && longest(&done.err) < 16, "{}{}", done.out, done.err);
     let done = place.motes("compare hierarchical --data y.csv --algorithms pgd,em --steps 200 --out c");
     assert!(done.ok().out.contains("e7") && longest(&done.out) < 16, "{}", done.out);
     place.write("x.csv", "a,y\n1e150,0\n2,1\n3e150,0\n4,1\n5,0\n");
-    for words in ["fit bnn --no-standardize --data x.csv", "fit hierarchical --step-size -1e300"] {
+    for words in
+        ["fit bnn --no-standardize --data x.csv", "fit hierarchical --algorithm pgd --step-size -1e300"]
+    {
         let sentence = place.motes(words).refused(&["e"]);
         assert!(longest(&sentence) < 16, "{sentence}");
     }
@@ -104,16 +159,16 @@ fn columns_without_a_scale_are_to_be_rescaled() {
     };
     for exponent in [20, 60, 150] {
         place.write("d.csv", table(exponent));
-        for rest in ["", " --step-size 0.01", " --precision f32"] {
+        for rest in ["", " --algorithm pgd --step-size 0.01", " --precision f32"] {
             place.refuses(
                 &format!("fit logistic --data d.csv --no-standardize{rest}"),
                 &["column 'a' reaches 5e", "rescale it or leave --no-standardize out"],
             );
         }
-        place.bare(&format!("fit logistic --data d.csv --steps 20 --out run{exponent}"));
+        place.bare(&format!("fit logistic --algorithm pgd --data d.csv --steps 20 --out run{exponent}"));
     }
     place.write("d.csv", table(6));
-    let done = place.motes("fit logistic --data d.csv --no-standardize --steps 20 --out run");
+    let done = place.motes("fit logistic --algorithm pgd --data d.csv --no-standardize --steps 20 --out run");
     assert!(done.ok().err.contains("column 'a' reaches 5e6, so steps will be very small"), "{}", done.err);
 }
 
@@ -124,9 +179,12 @@ fn a_wild_start_is_to_blame_itself() {
     let cases = [
         (format!("fit bnn {small} --init-theta 30"), "--init-theta 30"),
         (format!("fit bnn {small} --init-theta=-60"), "--init-theta -60"),
-        ("fit logistic --steps 20 --quiet --no-report --init-theta 1e200".into(), "--init-theta 1e200"),
         (
-            "fit logistic --steps 20 --quiet --no-report --init-particles 1e120".into(),
+            "fit logistic --algorithm pgd --steps 20 --quiet --no-report --init-theta 1e200".into(),
+            "--init-theta 1e200",
+        ),
+        (
+            "fit logistic --algorithm pgd --steps 20 --quiet --no-report --init-particles 1e120".into(),
             "--init-particles 1e120",
         ),
     ];
@@ -139,14 +197,14 @@ fn a_wild_start_is_to_blame_itself() {
         assert!(!sentence.contains("--step-size"), "{sentence}");
     }
     // Where the step is too large for any start, it is said so.
-    let words = "fit logistic --steps 400 --quiet --no-report --init-theta 2 --step-size 1e6 --out run";
+    let words = "fit logistic --algorithm pgd --steps 400 --quiet --no-report --init-theta 2 --step-size 1e6 --out run";
     place.motes(words).refused(&["diverged at step", "try --step-size"]);
 }
 
 #[test]
 fn generated_data_are_known_by_what_generates_them() {
     let place = Place::new();
-    place.bare("fit hierarchical --steps 5 --out run");
+    place.bare("fit hierarchical --algorithm pgd --steps 5 --out run");
     // The same on every machine, whatever the last bits of its logarithms.
     let digest = "b420b05f73145cc527feec25e05d15cdebbca8ed66e6a18acd523bef9ae63022";
     assert!(place.text("run/config.toml").contains(digest), "{}", place.text("run/config.toml"));

@@ -4,12 +4,16 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Done, Place};
+use common::{Done, Place, by_pgd};
 
 /// Refusals of a whole `fit hierarchical --out run ...`, with what the sentence must contain.
 fn all_refused(cases: &[(&str, &[&str])]) {
     let place = Place::new();
     for (flags, pieces) in cases {
+        // What the default finds by itself is another's to refuse.
+        let idle = ["--step", "--burn-in", "--grow", "--preconditioner", "--adjust", "--warm-start"];
+        let named = idle.iter().any(|flag| flags.contains(flag)) || flags.contains("--joint-update");
+        let flags = if named { by_pgd(flags) } else { flags.to_string() };
         place.refuses(&format!("fit hierarchical --out run {flags}"), pieces);
         place.refuses(&format!("fit hierarchical {flags}"), pieces);
     }
@@ -56,7 +60,7 @@ fn unknown_words() {
     all_refused(&[
         ("--algorithm pdg", &["no algorithm 'pdg'", "did you mean pgd?", "soul"]),
         ("--algorithm marginal_mh", &["did you mean marginal-mh?"]),
-        ("--algorithm xyzzy", &["no algorithm 'xyzzy'", "choose one of pgd"]),
+        ("--algorithm xyzzy", &["no algorithm 'xyzzy'", "choose one of auto, pgd"]),
         ("--preconditioner adma", &["did you mean adam?"]),
         ("--joint-update pnq", &["did you mean pqn?"]),
         ("--algoritm pgd", &["'--algoritm'", "'--algorithm'"]),
@@ -164,9 +168,16 @@ fn a_plan_that_cannot_fit_into_memory_is_refused_at_once() {
     let huge = "18446744073709551615";
     for (flags, pieces) in [
         (
-            "--dim 10000000 --particles 10000000".to_string(),
+            "--dim 10000000 --particles 10000000 --algorithm pgd".to_string(),
             &["10000000 particles x 10000000 coordinates x 8 bytes = 727.6 TiB", "are available; use fewer"]
                 [..],
+        ),
+        (
+            "--dim 10000000 --particles 10000000".to_string(),
+            &[
+                "4 x 10000000 particles x 10000000 coordinates x 8 bytes = 2.8 PiB",
+                "are available; use fewer",
+            ],
         ),
         (format!("--dim {huge}"), &["18446744073709551615 coordinates", "EiB"]),
         (format!("--particles {huge}"), &["18446744073709551615 particles", "EiB"]),
@@ -175,7 +186,7 @@ fn a_plan_that_cannot_fit_into_memory_is_refused_at_once() {
             format!("--particles {huge} --dim {huge} --algorithm joint-mh"),
             &["2 x 18446744073709551615", "EiB"],
         ),
-        (format!("--particles 3 --grow 4:{huge}"), &["18446744073709551615 particles"]),
+        (format!("--algorithm pgd --particles 3 --grow 4:{huge}"), &["18446744073709551615 particles"]),
         (format!("--dim {huge} --algorithm em"), &["EiB"]),
         ("--dim 1000000000000 --precision f32".to_string(), &["x 4 bytes", "TiB"]),
     ] {
@@ -189,7 +200,7 @@ fn a_plan_that_cannot_fit_into_memory_is_refused_at_once() {
 #[test]
 fn configs_that_cannot_be_used() {
     let place = Place::new();
-    let good = "version = 2\nmodel = \"hierarchical\"\n[run]\nsteps = 5\n";
+    let good = "version = 2\nmodel = \"hierarchical\"\n[run]\nalgorithm = \"pgd\"\nsteps = 5\n";
     let run = |line: &str| format!("version = 2\nmodel = \"hierarchical\"\n[run]\n{line}\n");
     let own = |line: &str| format!("version = 2\nmodel = \"hierarchical\"\n[hierarchical]\n{line}\n");
     let lines: [(&str, &[&str]); 18] = [
@@ -213,7 +224,7 @@ fn configs_that_cannot_be_used() {
         ("adjust = 1", &["adjust"]),
         ("algorithm = \"pdg\"", &["did you mean pgd?"]),
         ("grow = \"5:3,4:2\"", &["grow", "rising"]),
-        ("step-size = nan", &["--step-size NaN"]),
+        ("algorithm = \"pgd\"\nstep-size = nan", &["--step-size NaN"]),
     ];
     for (line, pieces) in lines {
         place.write("c.toml", run(line));
@@ -287,7 +298,7 @@ fn resume_of_what_is_no_run() {
     place.refuses("resume empty", &["empty is not a run directory"]);
     place.write("file", "x");
     place.refuses("resume file", &["file is not a run directory"]);
-    place.quietly("fit hierarchical --steps 20 --out run");
+    place.quietly("fit hierarchical --algorithm pgd --steps 20 --out run");
     place.refuses("resume run --steps 19", &["--steps 19", "20", "larger"]);
     place.refuses("resume run --steps 0", &["--steps 0"]);
     place.quietly("resume run --steps 20");
@@ -301,7 +312,7 @@ fn resume_of_what_is_no_run() {
 #[test]
 fn checkpoints_are_told_of_where_there_are_any() {
     let place = Place::new();
-    let far = "fit hierarchical --step-size 5 --steps 2000 --quiet --no-report";
+    let far = "fit hierarchical --algorithm pgd --step-size 5 --steps 2000 --quiet --no-report";
     let none = place.motes(&format!("{far} --out none")).refused(&["diverged", "try --step-size"]);
     assert!(!none.contains("checkpoint"), "{none}");
     place
@@ -312,7 +323,7 @@ fn checkpoints_are_told_of_where_there_are_any() {
 #[test]
 fn a_start_that_was_chosen_stays_with_another_algorithm() {
     let place = Place::new();
-    place.bare("fit hierarchical --init-theta 3 --steps 20 --preconditioner adam --out pgd");
+    place.bare("fit hierarchical --algorithm pgd --init-theta 3 --steps 20 --preconditioner adam --out pgd");
     for (algorithm, kept) in [("ipla", true), ("soul", true), ("pmgd", false)] {
         place.bare(&format!("fit --config pgd/config.toml --algorithm {algorithm} --out {algorithm}"));
         let config = place.text(&format!("{algorithm}/config.toml"));
@@ -338,9 +349,9 @@ fn a_directory_in_use_is_left_alone() {
     assert_eq!(before, place.tree());
     // An empty one, or a new one several levels down, is taken.
     std::fs::create_dir(place.path("empty")).unwrap();
-    place.quietly("fit hierarchical --steps 5 --out empty");
-    place.quietly("fit hierarchical --steps 5 --out a/b/c");
-    place.quietly("fit hierarchical --steps 5 --out empty/../d/");
+    place.quietly("fit hierarchical --algorithm pgd --steps 5 --out empty");
+    place.quietly("fit hierarchical --algorithm pgd --steps 5 --out a/b/c");
+    place.quietly("fit hierarchical --algorithm pgd --steps 5 --out empty/../d/");
 }
 
 #[cfg(unix)]
@@ -350,10 +361,10 @@ fn names_that_are_not_utf8() {
     let place = Place::new();
     let odd = std::ffi::OsStr::from_bytes(b"odd-\xff.csv");
     std::fs::write(place.path("").join(odd), "y\n1\n2\n").unwrap();
-    let mut command = place.command("fit hierarchical --steps 5 --out run --data");
+    let mut command = place.command("fit hierarchical --algorithm pgd --steps 5 --out run --data");
     Done::of(command.arg(odd)).refused(&["not UTF-8", "rename it"]);
     assert!(!place.path("run").exists());
-    let mut command = place.command("fit hierarchical --steps 5 --quiet --out");
+    let mut command = place.command("fit hierarchical --algorithm pgd --steps 5 --quiet --out");
     Done::of(command.arg(std::ffi::OsStr::from_bytes(b"run-\xff"))).ok();
     Done::of(place.command("resume --steps 9 --quiet").arg(std::ffi::OsStr::from_bytes(b"run-\xff"))).ok();
     let mut command = place.command("fit");

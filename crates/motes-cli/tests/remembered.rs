@@ -37,7 +37,7 @@ fn refused(place: &Place, run: &str, changes: &[(&str, Value, &str)]) {
 fn a_regression_that_contradicts_itself_does_not_predict() {
     let place = Place::in_memory();
     place.write("table.csv", TABLE);
-    place.bare("fit logistic --data table.csv --intercept --steps 50 --out run");
+    place.bare("fit logistic --algorithm pgd --data table.csv --intercept --steps 50 --out run");
     let changes = [
         ("/data/classes", json!(["0"]), "data.classes has 1 entries and 2 are expected"),
         ("/data/classes", json!([]), "data.classes has 0 entries"),

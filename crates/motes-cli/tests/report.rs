@@ -7,7 +7,7 @@ use std::fs;
 use common::{Place, summary, tidy};
 use serde_json::{Value, json};
 
-const FIT: &str = "fit hierarchical --dim 12 --particles 6 --steps 400 --step-size 0.02";
+const FIT: &str = "fit hierarchical --algorithm pgd --dim 12 --particles 6 --steps 400 --step-size 0.02";
 const LIMIT: usize = 1_000_000;
 /// A column that would like to be markup.
 const NASTY: &str = "</script><img src=x onerror=alert(1)>";
@@ -112,12 +112,25 @@ fn true_to_summary(run: &Value, summary: &Value, html: &str) {
         assert!(same(&theta["ess"], &summary["diagnostics"]["ess"][i]));
         assert!(same(&theta["error"], &summary["theta"]["mc_error"][i]));
         assert!(same(&theta["drift"], &summary["diagnostics"]["drift"][i]));
-        if let Some(drift) = theta["drift"].as_f64() {
-            assert!(html.contains(&format!("<data value=\"{drift:?}\"")), "{drift:?}");
+        assert!(same(&theta["se"], &summary["theta"]["se"][i]));
+        assert_eq!(theta["interval"], summary["theta"]["interval"][i]);
+        let listed =
+            ["se", "se_mc_error", "mc_error", "information_share"].map(|key| &summary["theta"][key][i]);
+        let ends = &summary["theta"]["interval"][i];
+        for value in listed.into_iter().chain([&ends[0], &ends[1], &theta["drift"]]).filter_map(Value::as_f64)
+        {
+            assert!(html.contains(&format!("<data value=\"{value:?}\"")), "{value:?}");
         }
     }
     assert_eq!(run["metrics"], summary["metrics"]);
-    for key in ["acceptance", "shadow_acceptance", "verdict"] {
+    let likelihood = &summary["log_likelihood"];
+    for value in ["value", "mc_error", "aic", "bic"].iter().filter_map(|key| likelihood[key].as_f64()) {
+        assert!(html.contains(&format!("<data value=\"{value:?}\"")), "{value:?}");
+    }
+    if let Some(seconds) = summary["time"]["assess_seconds"].as_f64() {
+        assert!(html.contains(&format!("<data value=\"{seconds:?}\"")), "{seconds:?}");
+    }
+    for key in ["acceptance", "shadow_acceptance", "evaluations", "verdict"] {
         assert!(same(&run["diagnostics"][key], &summary["diagnostics"][key]), "{key}");
     }
     assert!(same(&run["time"]["seconds"], &summary["time"]["seconds"]));
@@ -133,6 +146,7 @@ fn true_to_summary(run: &Value, summary: &Value, html: &str) {
             let at = pairs.iter().position(|(m, v)| same(m, &row["mean"]) && same(v, &row["var"]));
             let at = at.expect("a row of the summary");
             assert_eq!(row["name"], summary["posterior"]["names"][at]);
+            assert!(same(&row["total_sd"], &summary["posterior"]["total_sd"][at]));
             for (q, name) in ["q05", "q50", "q95"].into_iter().enumerate() {
                 assert!(same(&row[name], &summary["posterior"]["quantiles"][at][q]), "{name}: {row}");
             }
@@ -166,18 +180,20 @@ fn every_fit_and_resume_writes_a_report_unless_told_not_to() {
 #[test]
 fn every_algorithm_gives_a_page_that_is_true_to_its_summary() {
     let place = Place::in_memory();
-    for algorithm in ["pgd", "pqn", "pmgd", "soul", "mean-field", "marginal-mh", "joint-mh", "em"] {
-        let own = if algorithm == "em" { "" } else { "--particles 4 --step-size 0.05" };
-        place.quietly(&format!(
-            "fit hierarchical --dim 5 --steps 200 --algorithm {algorithm} {own} --out {algorithm}"
-        ));
+    for algorithm in ["auto", "pgd", "pqn", "pmgd", "soul", "mean-field", "marginal-mh", "joint-mh", "em"] {
+        let own = match algorithm {
+            "auto" => "",
+            "em" => "--steps 200",
+            _ => "--steps 200 --particles 4 --step-size 0.05",
+        };
+        place.quietly(&format!("fit hierarchical --dim 5 --algorithm {algorithm} {own} --out {algorithm}"));
         let html = place.text(&format!("{algorithm}/report.html"));
         self_contained(&html);
         let run = &blob(&html)["runs"][0];
         true_to_summary(run, &summary(&place.path(algorithm)), &html);
         let density = &run["posterior"][0]["density"];
         assert_eq!(density.is_null(), algorithm == "em", "{algorithm}");
-        let accepts = ["marginal-mh", "joint-mh"].contains(&algorithm);
+        let accepts = ["auto", "marginal-mh", "joint-mh"].contains(&algorithm);
         assert_eq!(html.contains("data-name=\"acceptance\""), accepts, "{algorithm}");
     }
     let html = place.text("em/report.html");
@@ -188,10 +204,11 @@ fn every_algorithm_gives_a_page_that_is_true_to_its_summary() {
 fn page_terminal_and_summary_agree() {
     let place = Place::in_memory();
     for (name, flags) in [
-        ("grown", "--particles 10 --grow 50:200 --steps 300 --step-size 0.02"),
-        ("brief", "--particles 5 --steps 3 --step-size 0.02"),
-        ("short", "--particles 5 --steps 60 --step-size 0.02 --init-theta 1"),
+        ("grown", "--algorithm pgd --particles 10 --grow 50:200 --steps 300 --step-size 0.02"),
+        ("brief", "--algorithm pgd --particles 5 --steps 3 --step-size 0.02"),
+        ("short", "--algorithm pgd --particles 5 --steps 60 --step-size 0.02 --init-theta 1"),
         ("exact", "--algorithm em --steps 40"),
+        ("stages", "--seed 4"),
     ] {
         let done = place.motes(&format!("fit hierarchical --dim 6 {flags} --out {name}"));
         let (shown, html) = (&done.ok().out, place.text(&format!("{name}/report.html")));
@@ -201,7 +218,11 @@ fn page_terminal_and_summary_agree() {
         if let Some(n) = s["particles"].as_u64() {
             let with = format!("{n} particles");
             assert!(sub.contains(&with) && shown.contains(&with), "{name}: {sub}; {shown}");
-            assert!(sub.contains("h = 0.02") && shown.contains("h = 0.02"), "{name}: {sub}; {shown}");
+            let stepped = name != "stages";
+            assert_eq!(sub.contains("h = 0.02"), stepped, "{name}: {sub}");
+            assert_eq!(shown.contains("h = 0.02"), stepped, "{name}: {shown}");
+            assert_eq!(sub.contains("sweeps"), !stepped, "{name}: {sub}");
+            assert_eq!(sub.contains("burn-in"), stepped, "{name}: {sub}");
         } else {
             assert!(!sub.contains("particles") && !sub.contains("h = "), "{name}: {sub}");
             assert!(s["posterior"]["quantiles"].is_null());
@@ -213,13 +234,103 @@ fn page_terminal_and_summary_agree() {
     }
     assert_eq!(summary(&place.path("grown"))["particles"], 200);
     place.motes("report grown brief --output both.html").ok();
-    assert!(place.text("both.html").contains("<td>200</td><td>0.02</td>"));
+    assert!(place.text("both.html").contains("<td data-head=\"N\">200</td><td data-head=\"h\">0.02</td>"));
+}
+
+/// What a page says that no fit in stages may say of itself.
+#[track_caller]
+fn speaks_of_stages(html: &str) {
+    let text = markup(html);
+    for nonsense in ["burn-in", "4,503,599", "4503599", "h = ", " steps", "effective sample size", "drift"] {
+        assert!(!text.contains(nonsense), "{nonsense}");
+    }
+}
+
+#[test]
+fn a_fit_in_stages_shows_them_and_what_it_is_sure_of() {
+    let place = Place::in_memory();
+    place.quietly("fit hierarchical --dim 30 --level 0.9 --out a");
+    let html = place.text("a/report.html");
+    self_contained(&html);
+    speaks_of_stages(&html);
+    let (data, s) = (blob(&html), summary(&place.path("a")));
+    let run = &data["runs"][0];
+    true_to_summary(run, &s, &html);
+    assert_eq!((&run["unit"], &run["steps"]), (&json!("sweep"), &Value::Null));
+    let stages = run["stages"].as_array().unwrap();
+    let names: Vec<&str> = stages.iter().map(|s| s["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["search", "average", "posterior"]);
+    assert_eq!(stages[2]["to"], s["steps"]);
+    // Stages follow each other as they do in the trace.
+    for (stage, number) in stages.iter().zip(["1", "2", "3"]) {
+        let rows = place.text("a/trace.csv");
+        let of = |line: &&str| line.split(',').nth(2) == Some(number);
+        let first = rows.lines().skip(1).find(of).unwrap().split(',').next().unwrap().to_string();
+        assert_eq!(stage["from"].to_string(), first);
+    }
+    for piece in [
+        "<th scope=\"col\">standard error</th><th scope=\"col\">90 % interval</th><th scope=\"col\">MC error</th>",
+        "<h2>Posterior at the estimate</h2>",
+        ">total sd</th>",
+        "<h2>Log-likelihood</h2>",
+        "<dt>evaluations</dt>",
+        "<th scope=\"col\">n of BIC</th>",
+    ] {
+        assert!(html.contains(piece), "{piece}");
+    }
+    assert!(!html.contains("data-name=\"stage\"") && !html.contains("data-name=\"evaluations\""));
+    assert!(html.contains("data-name=\"acceptance\"") && !html.contains("time of assessing"));
+    // What is not to be had says why, and the page of another algorithm tells the time of assessing apart.
+    let mut told = s.clone();
+    told["log_likelihood"] = json!({ "value": null, "why_not": "the <b>draws</b> are too few", "mc_error": null,
+        "method": null, "aic": null, "bic": null, "n": 30, "complete": false });
+    told["diagnostics"]["verdict"] = json!("weakly-identified");
+    told["diagnostics"]["advice"] = json!("theta is hardly known");
+    place.write("a/summary.json", told.to_string());
+    place.motes("report a").ok();
+    let html = place.text("a/report.html");
+    assert!(html.contains("Not to be had: the &lt;b&gt;draws&lt;/b&gt; are too few."), "{html:.3000}");
+    assert!(html.contains("The data say little about theta") && html.contains("Theta is hardly known."));
+    place.quietly(&format!("{FIT} --out b"));
+    assert!(place.text("b/report.html").contains("<dt>time of assessing</dt>"));
+}
+
+#[test]
+fn a_fit_in_stages_that_has_not_finished_says_where_it_is() {
+    let place = Place::in_memory();
+    place.bare("fit hierarchical --dim 30 --out a");
+    let trace = place.text("a/trace.csv");
+    // As it was in its second stage, and before its first sweep.
+    let (first, cut) = (trace.find("\n1,").unwrap(), trace.find("\n120,").unwrap());
+    let (config, whole) = (place.text("a/config.toml"), place.text("a/summary.json"));
+    fs::create_dir(place.path("b")).unwrap();
+    place.write("b/config.toml", &config);
+    place.write("b/trace.csv", &trace[..=cut]);
+    place.motes("report b").ok();
+    let html = place.text("b/report.html");
+    self_contained(&html);
+    speaks_of_stages(&html);
+    assert!(html.contains("Not finished: stage 2 of 3 (average), 119 sweeps"), "{html:.3000}");
+    assert_eq!(blob(&html)["runs"][0]["stages"].as_array().unwrap().len(), 2);
+    assert!(html.contains("<code>motes resume b</code>"));
+    place.write("b/trace.csv", &trace[..=first]);
+    place.motes("report b").ok();
+    assert!(place.text("b/report.html").contains("Not finished: stage 1 of 3 (search), 0 sweeps"));
+    // One that went on with a smaller tolerance still has the summary of before.
+    place.write("b/trace.csv", &trace[..=cut]);
+    place.write("b/summary.json", whole);
+    place.write("b/config.toml", config.replace("tolerance = 0.05", "tolerance = 0.01"));
+    place.motes("report b").ok();
+    let html = place.text("b/report.html");
+    assert!(
+        html.contains("Not finished: stage 2 of 3") && html.contains("the numbers below are those of before")
+    );
 }
 
 #[test]
 fn quantiles_of_the_summary_are_those_of_the_clouds() {
     let place = Place::in_memory();
-    place.bare("fit hierarchical --dim 3 --particles 7 --steps 100 --out run");
+    place.bare("fit hierarchical --algorithm pgd --dim 3 --particles 7 --steps 100 --out run");
     let mut archive =
         zip::ZipArchive::new(std::fs::File::open(place.path("run/posterior.npz")).unwrap()).unwrap();
     let mut bytes = Vec::new();
@@ -243,7 +354,7 @@ fn quantiles_of_the_summary_are_those_of_the_clouds() {
 #[test]
 fn predictions_are_reported_with_their_trace() {
     let place = Place::in_memory();
-    place.quietly("fit logistic --steps 200 --particles 10 --metrics-every 10 --out a");
+    place.quietly("fit logistic --algorithm pgd --steps 200 --particles 10 --metrics-every 10 --out a");
     let html = place.text("a/report.html");
     self_contained(&html);
     let run = &blob(&html)["runs"][0];
@@ -262,7 +373,7 @@ fn predictions_are_reported_with_their_trace() {
     let width = |r: &Value| r["q95"].as_f64().unwrap() - r["q05"].as_f64().unwrap();
     assert!(rows.windows(2).all(|w| width(&w[0]) >= width(&w[1])));
 
-    place.quietly("fit logistic --steps 50 --particles 5 --test-fraction 0 --out b");
+    place.quietly("fit logistic --algorithm pgd --steps 50 --particles 5 --test-fraction 0 --out b");
     let html = place.text("b/report.html");
     self_contained(&html);
     assert!(blob(&html)["runs"][0]["metrics"].is_null() && !markup(&html).contains("LPPD"));
@@ -317,7 +428,7 @@ fn names_from_data_stay_text() {
         ));
     }
     place.write("data.csv", csv);
-    place.quietly("fit logistic --data data.csv --steps 60 --particles 5 --out <u>out");
+    place.quietly("fit logistic --algorithm pgd --data data.csv --steps 60 --particles 5 --out <u>out");
     let html = place.text("<u>out/report.html");
     self_contained(&html);
     let names: Vec<&str> = Vec::from_iter(["a & b's \"c\"", NASTY]);
@@ -339,7 +450,7 @@ fn names_from_data_stay_text() {
 #[test]
 fn large_runs_give_small_pages_in_which_spikes_survive() {
     let place = Place::in_memory();
-    place.quietly("fit hierarchical --dim 5000 --particles 4 --steps 300 --out wide");
+    place.quietly("fit hierarchical --algorithm pgd --dim 5000 --particles 4 --steps 300 --out wide");
     let html = place.text("wide/report.html");
     self_contained(&html);
     assert_eq!(blob(&html)["runs"][0]["posterior"].as_array().unwrap().len(), 1000);
@@ -382,7 +493,7 @@ fn large_runs_give_small_pages_in_which_spikes_survive() {
     assert!(!place.text("report.html").contains("components of theta are on this page"));
     assert!(!place.text("wide/report.html").contains("evenly chosen"));
     place.quietly(
-        "fit hierarchical --dim 1000 --particles 100 --steps 80 --burn-in 10 --precision f32 --out dense",
+        "fit hierarchical --algorithm pgd --dim 1000 --particles 100 --steps 80 --burn-in 10 --precision f32 --out dense",
     );
     let html = place.text("dense/report.html");
     assert!(html.contains(
@@ -426,7 +537,7 @@ fn unfinished_runs_show_what_there_is() {
 #[test]
 fn runs_that_diverged_or_were_stopped_have_a_report_too() {
     let place = Place::in_memory();
-    let fit = "fit hierarchical --dim 3 --step-size 3 --steps 2000";
+    let fit = "fit hierarchical --algorithm pgd --dim 3 --step-size 3 --steps 2000";
     let done = place.motes(&format!("{fit} --out far"));
     let sentence = done.refused(&["the run diverged at step "]);
     let html = place.text("far/report.html");
@@ -437,8 +548,9 @@ fn runs_that_diverged_or_were_stopped_have_a_report_too() {
     place.motes(&format!("{fit} --out none --no-report")).refused(&["diverged"]);
     assert!(!place.path("none/report.html").exists());
     // A report that cannot be written hides nothing.
-    let mut child =
-        place.spawn("fit hierarchical --dim 3 --steps 100000000 --trace-every 100000 --out stopped");
+    let mut child = place.spawn(
+        "fit hierarchical --algorithm pgd --dim 3 --steps 100000000 --trace-every 100000 --out stopped",
+    );
     while !place.path("stopped/trace.csv").exists() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
@@ -459,7 +571,9 @@ fn runs_that_diverged_or_were_stopped_have_a_report_too() {
 fn several_runs_are_compared_on_one_page() {
     let place = Place::in_memory();
     place.quietly(&format!("{FIT} --out a"));
-    place.quietly(&format!("{FIT} --out b --algorithm pmgd --no-report"));
+    place.bare(
+        "fit hierarchical --dim 12 --particles 6 --steps 400 --step-size 0.02 --algorithm pmgd --out b",
+    );
     place.quietly("fit hierarchical --algorithm em --dim 12 --steps 30 --out c");
     let one = vec!["theta".to_string()];
     handmade(&place, "d", 50, &one, None);

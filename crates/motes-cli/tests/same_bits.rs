@@ -4,7 +4,7 @@ mod common;
 
 use common::{Place, same_bits};
 
-/// Every algorithm and every option that changes how it moves.
+/// Every algorithm and every option that changes how it moves; auto, which has no steps to give, is in auto.rs.
 const CASES: &[&str] = &[
     "--algorithm pgd",
     "--algorithm pgd --preconditioner diagonal",
@@ -94,7 +94,7 @@ fn many_small_resumes_give_the_same_bits() {
 fn another_seed_gives_another_run() {
     let place = Place::new();
     for seed in [1, 2] {
-        place.bare(&format!("fit hierarchical --steps 20 --seed {seed} --out s{seed}"));
+        place.bare(&format!("fit hierarchical --algorithm pgd --steps 20 --seed {seed} --out s{seed}"));
     }
     assert_ne!(place.text("s1/trace.csv"), place.text("s2/trace.csv"));
     place.bare("fit --config s1/config.toml --seed 2 --out s3");
@@ -105,10 +105,10 @@ fn another_seed_gives_another_run() {
 fn flags_override_the_config_also_where_they_choose_other_data() {
     let place = Place::new();
     place.write("y.csv", "y\n1\n2\n4\n");
-    place.bare("fit hierarchical --steps 20 --dim 5 --out generated");
-    place.bare("fit hierarchical --steps 20 --data y.csv --out read");
+    place.bare("fit hierarchical --algorithm pgd --steps 20 --dim 5 --out generated");
+    place.bare("fit hierarchical --algorithm pgd --steps 20 --data y.csv --out read");
     place.bare("fit --config generated/config.toml --dim 8 --data-seed 2 --out other");
-    place.bare("fit hierarchical --steps 20 --dim 8 --data-seed 2 --out expected");
+    place.bare("fit hierarchical --algorithm pgd --steps 20 --dim 8 --data-seed 2 --out expected");
     same_bits(&place.path("expected"), &place.path("other"));
     place.bare("fit --config generated/config.toml --data y.csv --out now-read");
     same_bits(&place.path("read"), &place.path("now-read"));
@@ -120,7 +120,7 @@ fn flags_override_the_config_also_where_they_choose_other_data() {
 fn numbers_survive_the_config() {
     let place = Place::new();
     place.bare(
-        "fit hierarchical --steps 20 --dim 5 --step-size 0.012345678901234567 --true-theta -1e-7 --init-theta 1e15 \
+        "fit hierarchical --algorithm pgd --steps 20 --dim 5 --step-size 0.012345678901234567 --true-theta -1e-7 --init-theta 1e15 \
          --init-particles -0.1 --step-decay 0.333333333333333333,7.7 --seed 18446744073709551615 --out a",
     );
     place.bare("fit --config a/config.toml --out b");

@@ -23,7 +23,7 @@ fn expect_exit_code_1(child: Child) {
 fn whatever_is_going_on_ends_at_once_with_exit_code_1() {
     let place = Place::new();
     place.write("table.csv", "a,y\n1,0\n2,1\n3,0\n4,1\n5,0\n6,1\n");
-    place.bare("fit logistic --data table.csv --steps 5 --test-fraction 0 --out run");
+    place.bare("fit logistic --algorithm pgd --data table.csv --steps 5 --test-fraction 0 --out run");
     std::fs::create_dir(place.path("odd")).unwrap();
     place.pipe("pipe");
     place.pipe("odd/config.toml");
@@ -85,7 +85,7 @@ fn a_hangup_that_is_ignored_stays_ignored() {
     let mut command = Command::new("sh");
     command.args([
         "-c",
-        "trap '' HUP; exec \"$motes\" fit hierarchical --data pipe --steps 5 --out run --quiet",
+        "trap '' HUP; exec \"$motes\" fit hierarchical --algorithm pgd --data pipe --steps 5 --out run --quiet",
     ]);
     command.env("motes", env!("CARGO_BIN_EXE_motes")).current_dir(place.path(""));
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

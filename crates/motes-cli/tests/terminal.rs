@@ -22,11 +22,21 @@ fn help_shows_examples() {
         ),
         (
             "fit logistic --help",
-            &["--particles", "--step-size", "[default: pgd]", "--prior-variance", "--config"],
+            &[
+                "--particles",
+                "--step-size",
+                "[default: by model]",
+                "--tolerance",
+                "--prior-variance",
+                "--config",
+            ],
         ),
         ("compare bnn --help", &["--algorithms", "--hidden", "--budget"]),
         ("check-model hierarchical --help", &["--dim", "--seed"]),
-        ("resume --help", &["--steps", "burn-in stays"]),
+        (
+            "resume --help",
+            &["--steps", "burn-in stays", "--tolerance", "--max-evaluations", "--budget", "--strict"],
+        ),
         ("check-model --help", &["check-model"]),
         ("help fit", &["Examples:"]),
     ] {
@@ -48,7 +58,7 @@ fn help_shows_examples() {
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
     let names = motes::Algorithm::names();
     let (last, others) = names.split_last().unwrap();
-    assert!(words.contains(&format!("{} or {last} [default: pgd]", others.join(", "))), "{help}");
+    assert!(words.contains(&format!("{} or {last} [default: by model]", others.join(", "))), "{help}");
     assert!(words.contains("(MALA; pgd, ipla, pqn, pmgd)") && !words.contains('{'), "{help}");
     let logistic = place.motes("fit logistic --help").out;
     for foreign in ["--dim", "--hidden", "--labels", "--epochs"] {
@@ -114,7 +124,7 @@ fn check_model_lists_what_is_right() {
 fn no_control_characters_without_a_terminal() {
     let place = Place::new();
     for call in [
-        "fit hierarchical --steps 60000 --out a",
+        "fit hierarchical --algorithm pgd --steps 60000 --out a",
         "fit hierarchical --particles 0",
         "fit --hepl",
         "--help",
@@ -132,12 +142,20 @@ fn the_summary_is_readable() {
     let place = Place::new();
     let done = place.motes("fit hierarchical --steps 1000 --algorithm pqn --out run");
     done.ok();
-    for piece in ["hierarchical by pqn: 1,000 steps with 10 particles", "theta", "ESS", "verdict   ok", "run"]
-    {
+    for piece in [
+        "hierarchical by pqn: 1,000 steps with 10 particles",
+        "theta",
+        "std. error",
+        "95 % interval",
+        "MC error",
+        "log-likelihood",
+        "verdict   ok",
+        "run",
+    ] {
         assert!(done.out.contains(piece), "{piece}:\n{}", done.out);
     }
     assert!(done.err.contains("step size 0.02 (auto)"), "{}", done.err);
-    let done = place.motes("fit hierarchical --steps 1000 --adjust --out adjusted");
+    let done = place.motes("fit hierarchical --algorithm pgd --steps 1000 --adjust --out adjusted");
     assert!(done.ok().err.contains("accept-reject begins after 250 steps"), "{}", done.err);
     assert!(done.out.contains(" % of moves"), "{}", done.out);
 }
@@ -162,7 +180,8 @@ fn on_a_terminal(place: &Place, call: &str) -> Option<String> {
 #[test]
 fn a_terminal_shows_a_bar_with_rate_and_eta() {
     let place = Place::new();
-    let call = "fit hierarchical --steps 60000 --particles 30 --trace-every 100 --threads 1 --out";
+    let call =
+        "fit hierarchical --algorithm pgd --steps 60000 --particles 30 --trace-every 100 --threads 1 --out";
     let Some(shown) = on_a_terminal(&place, &format!("{call} loud")) else { return };
     for piece in ["steps/s", "ETA", "/60,000 steps", "verdict"] {
         assert!(shown.contains(piece), "{piece}: {shown:?}");
@@ -175,7 +194,7 @@ fn a_terminal_shows_a_bar_with_rate_and_eta() {
 fn a_long_run_prints_lines_and_writes_checkpoints_by_the_clock() {
     let place = Place::new();
     let flags = "--dim 20 --particles 1 --steps 1000000000000 --burn-in 999999999999 --trace-every 1000000";
-    let mut child = place.spawn(&format!("fit hierarchical --threads 1 --out run {flags}"));
+    let mut child = place.spawn(&format!("fit hierarchical --algorithm pgd --threads 1 --out run {flags}"));
     let began = Instant::now();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let line =

@@ -18,7 +18,7 @@ fn no_file_or_link_of_somebodys_is_overwritten() {
     for link in ["b.csv.tmp", "page.html.tmp"] {
         symlink("mine", place.path(link)).unwrap();
     }
-    place.bare("fit logistic --data table.csv --steps 5 --test-fraction 0 --out run");
+    place.bare("fit logistic --algorithm pgd --data table.csv --steps 5 --test-fraction 0 --out run");
     for link in ["report.html.tmp", "config.toml.tmp", "summary.json.tmp", "posterior.npz.tmp"] {
         symlink("../mine", place.path("run").join(link)).unwrap();
     }

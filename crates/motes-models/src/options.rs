@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::sync::Mutex;
 
 use motes::printable::one_line;
+use motes::sentence::foreign;
 use motes::settings::{Growth, InitParticles, JointUpdate, Preconditioner, StepDecay, WarmStart};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -172,7 +173,7 @@ pub fn text_of<T: Setting>(value: &Value) -> Result<String, String> {
 }
 
 fn is_not(value: &Value, wanted: &str) -> String {
-    one_line(&format!("{value} is not {wanted}"))
+    format!("{} is not {wanted}", foreign(one_line(&value.to_string())))
 }
 
 impl Setting for f64 {
@@ -339,7 +340,7 @@ pub fn refuse_unknown<'a>(
         None => Ok(()),
         Some(key) => {
             let guess = motes::did_you_mean(key, known).map(|k| format!("did you mean {k}?"));
-            Err(format!("there is no setting '{key}'; {}", guess.unwrap_or("remove it".into())))
+            Err(format!("there is no setting '{}'; {}", foreign(key), guess.unwrap_or("remove it".into())))
         }
     }
 }

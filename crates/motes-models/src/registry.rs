@@ -4,10 +4,11 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use motes::algorithms::PGD;
 use motes::memory::Shape;
 use motes::model::Scalar;
 use motes::settings::{InitParticles, Preconditioner, unknown};
-use motes::{Model, ModelError, Settings};
+use motes::{Algorithm, Model, ModelError, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -208,6 +209,10 @@ pub trait Predictor: Send + Sync {
 /// What a model suggests where nothing was chosen.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
+    /// The algorithm.
+    pub algorithm: &'static Algorithm,
+    /// Where particles start that are fitted by auto.
+    pub auto_start: InitParticles,
     /// N.
     pub particles: usize,
     /// K.
@@ -240,6 +245,8 @@ impl Default for Defaults {
             step_size: 0.01,
             precision: Precision::F64,
             preconditioner: Preconditioner::None,
+            algorithm: &PGD,
+            auto_start: InitParticles::Prior,
             init_particles: InitParticles::Value(0.0),
             variational_adam: false,
             alone: false,

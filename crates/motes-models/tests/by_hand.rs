@@ -235,8 +235,8 @@ fn every_algorithm_follows_the_papers_equations() {
         ..Settings::default()
     };
     let mut runs = Vec::new();
-    // The toy model has no inference network for a VAE.
-    for word in Algorithm::names().into_iter().filter(|word| *word != "vae") {
+    // The toy model has no inference network for a VAE, and auto, which adapts what it does, is judged by what it comes to.
+    for word in Algorithm::names().into_iter().filter(|word| !["vae", "auto"].contains(word)) {
         let algorithm: &'static Algorithm = word.parse().expect("a word on the list");
         runs.push(Settings { algorithm, step_size: 0.25, ..base.clone() });
     }

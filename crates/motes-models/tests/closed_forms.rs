@@ -10,7 +10,7 @@ use common::decoder_rows;
 use common::table::{Measured, Row, Verdict, replicates, table};
 use common::theory::{self, Matrix};
 use common::z_scores::{average, rms, standard_error, z_score};
-use motes::algorithms::{EM, PGD, PMGD, PQN, SOUL};
+use motes::algorithms::{AUTO, EM, PGD, PMGD, PQN, SOUL};
 use motes::noise::{Noise, Purpose};
 use motes::settings::{Growth, InitParticles, InitTheta, StepDecay, WarmStart};
 use motes::summary::posterior_moments;
@@ -136,6 +136,81 @@ fn judge_em<F: Real>(row: &Row) -> Verdict {
     Verdict { line: format!("{row:40} exact"), scores: Vec::new(), wrong }
 }
 
+/// Auto has no step size and no number of steps: its estimate must be right by its own errors, and so must the posterior there.
+fn judge_auto<F: Real>(d: usize, grouped: bool, number: u64) -> Verdict {
+    let y = Hierarchical::<f64>::generate(d, 10.0, 7);
+    let model = if grouped { Hierarchical::<F>::grouped(&y) } else { Hierarchical::<F>::new(&y) };
+    let star = model.theta_star();
+    let (mut thetas, mut clouds, mut pooled) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut means, mut variances) = (vec![Vec::new(); d], vec![Vec::new(); d]);
+    let mut wrong = Vec::new();
+    for seed in 0..AUTO_REPLICATES {
+        let settings = Settings {
+            algorithm: &AUTO,
+            particles: 32,
+            steps: 1 << 52,
+            burn_in: 0,
+            tolerance: 0.02,
+            init_particles: InitParticles::Prior,
+            seed: 1000 * number + seed,
+            ..Settings::default()
+        };
+        let state = common::fit(&model, &settings).expect("a run");
+        let found = state.auto.as_ref().expect("a fit by auto").found();
+        let (estimate, error) = (found.estimate[0], found.mc_error[0]);
+        let z = (estimate - star) / error;
+        if found.verdict != Some("ok") || z.is_nan() || z.abs() >= 4.0 {
+            wrong.push(format!("seed {seed}: {:?}, theta is {z:.1} of its MC errors off", found.verdict));
+        }
+        let se = (2.0 / d as f64).sqrt();
+        if (found.se[0] - se).abs() > (3.0 * found.se_mc_error[0]).max(0.1 * se) || error > 0.02 * found.se[0]
+        {
+            wrong.push(format!("seed {seed}: SE {} for {se}, MC error {error}", found.se[0]));
+        }
+        let (mean, variance) = posterior_moments(&model, &state).expect("a cloud");
+        let off: Vec<f64> = mean.iter().zip(&y).map(|(m, y)| m - 0.5 * (y + estimate)).collect();
+        let about: Vec<f64> = variance.iter().zip(&off).map(|(v, m)| v + m * m).collect();
+        thetas.push(estimate - star);
+        clouds.push(average(&off));
+        pooled.push(average(&about));
+        for i in 0..d {
+            means[i].push(off[i]);
+            variances[i].push(about[i]);
+        }
+    }
+    let named = [
+        ("theta", z_score(&thetas, 0.0, 0.0)),
+        ("cloud", z_score(&clouds, 0.0, 0.0)),
+        ("var x", z_score(&pooled, 0.5, 0.0)),
+    ];
+    for (name, z) in named.iter().filter(|(_, z)| z.is_nan() || z.abs() >= 4.0) {
+        wrong.push(format!("{name} is {z:.1} standard errors off"));
+    }
+    let of_coordinate =
+        |i: usize| z_score(&means[i], 0.0, 0.0).abs().max(z_score(&variances[i], 0.5, 0.0).abs());
+    let worst = (0..d).map(of_coordinate).fold(0.0, f64::max);
+    if worst >= 5.0 {
+        wrong.push(format!("a coordinate is {worst:.1} standard errors off"));
+    }
+    let shifted = z_score(&thetas, SHIFT * star, 0.0);
+    if shifted.abs() < 4.0 || SHIFT * star < 8.0 * standard_error(&thetas) {
+        wrong.push("theta cannot fail".into());
+    }
+    if z_score(&pooled, 0.55, 0.0).abs() < 4.0 {
+        wrong.push("variances 10 % off would not be noticed".into());
+    }
+    let line =
+        format!("{:40} {named:.1?} worst {worst:.1} | shifted {shifted:.1}", auto_name(d, grouped, F::NAME));
+    Verdict { line, scores: named.iter().map(|(_, z)| *z).collect(), wrong }
+}
+
+/// Fits by auto, each with a seed of its own.
+const AUTO_REPLICATES: u64 = 16;
+
+fn auto_name(d: usize, grouped: bool, precision: &str) -> String {
+    format!("auto D={d} {} {precision}", if grouped { "grouped" } else { "whole" })
+}
+
 /// The name of a row, and how it is judged.
 type Judged = (String, Box<dyn Fn() -> Verdict + Sync>);
 
@@ -152,7 +227,16 @@ fn rows() -> Vec<Judged> {
     let decoder = decoder_rows::table()
         .into_iter()
         .map(|row| -> Judged { (row.to_string(), Box::new(move || row.judge())) });
-    decoder.chain(toy).collect()
+    let mut auto: Vec<Judged> = Vec::new();
+    for (i, (d, grouped)) in [(1, false), (3, true), (50, true), (50, false)].into_iter().enumerate() {
+        let number = 900 + 2 * i as u64;
+        auto.push((auto_name(d, grouped, "f64"), Box::new(move || judge_auto::<f64>(d, grouped, number))));
+        auto.push((
+            auto_name(d, grouped, "f32"),
+            Box::new(move || judge_auto::<f32>(d, grouped, number + 1)),
+        ));
+    }
+    decoder.chain(toy).chain(auto).collect()
 }
 
 #[test]

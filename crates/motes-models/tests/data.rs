@@ -260,7 +260,7 @@ fn files_that_cannot_be_read_are_named_with_what_to_do() {
     std::fs::write(at("f.csv"), "a\n1\n").unwrap();
     assert_eq!(read_file(&at("f.csv"), "the data").unwrap(), b"a\n1\n");
     assert_eq!(read_file_of(&at("f.csv"), "", 4, "").unwrap(), b"a\n1\n");
-    let shown = place.path().display();
+    let shown = place.path().to_string_lossy();
     refused(
         read_file_of(&at("f.csv"), "the config", 3, "give a shorter one"),
         &format!("cannot read the config {shown}/f.csv: it is longer than 3 bytes; give a shorter one"),

@@ -12,7 +12,7 @@ fn folder() -> PathBuf {
 
 fn read(name: &str) -> Vec<f32> {
     let path = folder().join(format!("{name}.bin"));
-    let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.to_string_lossy()));
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 

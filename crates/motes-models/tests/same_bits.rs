@@ -4,7 +4,7 @@ mod common;
 
 use common::catalogue::{Entry, catalogue, of_groups};
 use common::models::Reduced;
-use motes::algorithms::EM;
+use motes::algorithms::{AUTO, EM};
 use motes::checkpoint::{Header, decode, encode};
 use motes::{Flow, Model, Real, Settings, State, StepInfo};
 use motes_models::Hierarchical;
@@ -145,6 +145,61 @@ fn interruptions_do_not_matter_in_double_precision() {
 #[test]
 fn interruptions_do_not_matter_in_single_precision() {
     interruptions_do_not_matter::<f32>();
+}
+
+/// Auto has no number of steps: its fits are cut after some sweeps of each stage.
+fn auto_is_the_same<F: Real>() {
+    let y = Hierarchical::<f64>::generate(700, 1.0, 9);
+    for (model, n) in [
+        (Hierarchical::<F>::grouped(&y), 9),
+        (Hierarchical::<F>::new(&y), 33),
+        (Hierarchical::<F>::new(&y[..3]), 8),
+    ] {
+        let settings = Settings {
+            algorithm: &AUTO,
+            particles: n,
+            steps: 1 << 52,
+            burn_in: 0,
+            init_particles: motes::settings::InitParticles::Prior,
+            seed: 5,
+            ..Settings::default()
+        };
+        let fit = |threads| {
+            common::on(threads, || {
+                let mut state = motes::start(&model, &settings).expect("a start");
+                go_on(&model, &settings, &mut state, None)
+            })
+        };
+        let whole = fit(1);
+        for threads in [2, 3, 5] {
+            assert!(whole == fit(threads), "{threads} threads, {}", F::NAME);
+        }
+        let last = whole.steps.last().expect("steps").0;
+        let cuts = [1, 2, 49, 50, 51, 99, 100, 101, 149, 151, 199, 200, 201, 250, last - 1];
+        for (i, cut) in cuts.into_iter().chain((1..8).map(|i| i * last / 8)).filter(|c| *c < last).enumerate()
+        {
+            common::on(1 + i % 3, || {
+                let mut state = motes::start(&model, &settings).expect("a start");
+                let before = go_on(&model, &settings, &mut state, Some(cut));
+                let mut resumed = State::initial(&model, &settings);
+                decode(&before.state[..], &mut resumed).expect("a checkpoint");
+                assert!(bytes(&resumed) == before.state, "auto reads back at {cut}");
+                let after = go_on(&model, &settings, &mut resumed, None);
+                let steps = [&before.steps[..], &after.steps[..]].concat();
+                assert!(steps == whole.steps && after.state == whole.state, "auto cut at {cut}, {}", F::NAME);
+            });
+        }
+    }
+}
+
+#[test]
+fn auto_is_the_same_in_double_precision() {
+    auto_is_the_same::<f64>();
+}
+
+#[test]
+fn auto_is_the_same_in_single_precision() {
+    auto_is_the_same::<f32>();
 }
 
 /// A run that was complete and is resumed for more steps equals the longer run.

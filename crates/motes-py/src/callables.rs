@@ -4,6 +4,8 @@
 use std::sync::{Arc, Mutex};
 
 use motes::model::{Draws, MStep};
+use motes::sentence::foreign;
+use motes::settings::{InitParticles, MOST_PARAMETERS};
 use motes::{At, Gives, Model, ModelError, Real, Want};
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::call::PyCallArgs;
@@ -82,6 +84,30 @@ impl Callables {
             ndarray: model.py().import("numpy")?.getattr("ndarray")?.unbind(),
             returned: model.py().import("motes._arrays")?.getattr("returned")?.unbind(),
         })
+    }
+
+    /// What auto would need of the model and is not there, or not to be had with what was chosen for a run.
+    pub fn lacks_for_auto(&self, batch: bool) -> Option<String> {
+        if self.log_density.is_none() {
+            Some("auto needs the log density".into())
+        } else if self.has_many_parameters() {
+            let d = self.d_theta;
+            Some(format!("auto fits at most {MOST_PARAMETERS} parameters and the model has {d}"))
+        } else if batch {
+            Some("auto takes all data in each step, and `batch` was given".into())
+        } else {
+            None
+        }
+    }
+
+    /// Whether there are more parameters than auto fits.
+    pub fn has_many_parameters(&self) -> bool {
+        self.d_theta > MOST_PARAMETERS
+    }
+
+    /// Where particles start that are fitted by auto.
+    pub fn auto_start(&self) -> InitParticles {
+        InitParticles::unless_told(self.prior.is_some())
     }
 }
 
@@ -189,7 +215,7 @@ impl Written {
         Python::attach(|py| f(&Crossing { py, callables: &self.callables })).map_err(|raised| {
             let text = raised.to_string();
             self.trouble.lock().unwrap_or_else(|p| p.into_inner()).get_or_insert(raised);
-            ModelError::new(text)
+            ModelError::new(foreign(text))
         })
     }
 

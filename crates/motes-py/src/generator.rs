@@ -97,7 +97,7 @@ impl Painter {
         let (signals, trouble) = (Signals::default(), Trouble::default());
         let search = Search { seed, steps, ..Search::default() };
         let count = (images.len() / seen.len()) as u64;
-        let (found, interrupted) = attended(py, &signals, (tick.as_ref(), count), &trouble, || {
+        let (found, interrupted) = attended(py, &signals, (tick.as_ref(), Some(count)), &trouble, || {
             let mut told = |done: usize| {
                 signals.k.store(done as u64, Ordering::Relaxed);
                 signals.flow()

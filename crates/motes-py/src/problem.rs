@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use motes::algorithms::{AUTO, PGD};
+use motes::sentence::foreign;
 use motes::settings::{InitParticles, Preconditioner};
 use motes::{ALGORITHMS, Model, Pool, Real, Settings, memory};
 use motes_app::choices::{Choices, StartTheta};
@@ -11,7 +13,7 @@ use motes_app::{job, predict};
 use motes_models::data::{Classification, ImageSet};
 use motes_models::generator::Targets;
 use motes_models::options::{Flag, Kind as Looks, Setting, Table};
-use motes_models::registry::{self, Defaults, Entry, Error, Given, Precision, Predictor};
+use motes_models::registry::{self, Defaults, Entry, Error, Given, Precision, Predictor, ThetaRate};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde_json::Value;
@@ -222,6 +224,17 @@ impl Kind {
         predict::predictor(problem.name(), problem.remember().as_ref()).ok().flatten()
     }
 
+    /// Chooses the algorithm of a model of callables where nobody has: auto where it can be, else pgd, with a note that says why.
+    pub fn choose(&self, config: &mut Config) -> Option<String> {
+        let Kind::Written(callables) = self else { return None };
+        if config.run.algorithm.is_some() {
+            return None;
+        }
+        let lacks = callables.lacks_for_auto(config.run.batch.is_some());
+        config.run.algorithm = Some(if lacks.is_none() { &AUTO } else { &PGD });
+        lacks.map(|lacks| format!("{lacks}, so pgd was used; name `algorithm=pgd` if that is what you want"))
+    }
+
     /// The problem of one run; what its callables raise is kept aside in `trouble`.
     pub fn posed(&self, trouble: &Trouble) -> Arc<dyn registry::Problem> {
         match self {
@@ -249,12 +262,18 @@ impl registry::Problem for Own {
     }
 
     fn defaults(&self) -> Defaults {
+        let c = &self.callables;
+        let many = c.has_many_parameters();
         Defaults {
+            algorithm: if c.lacks_for_auto(false).is_none() { &AUTO } else { &PGD },
+            auto_start: c.auto_start(),
             particles: 100,
             steps: 400,
-            step_size: self.callables.default_step_size,
+            step_size: c.default_step_size,
             precision: Precision::F64,
-            preconditioner: Preconditioner::None,
+            // So many parameters hardly have one scale.
+            preconditioner: if many { Preconditioner::Rmsprop } else { Preconditioner::None },
+            theta_rate: many.then_some(ThetaRate::Value(1e-3)),
             init_particles: InitParticles::Value(0.0),
             ..Defaults::default()
         }
@@ -297,7 +316,7 @@ fn options_from(model: &str, json: &str) -> PyResult<Table> {
 
 /// Reads settings as Python writes them, with the numbers of a file that is named as on the command line.
 pub fn settings_from(model: &str, json: &str) -> PyResult<Config> {
-    let mut table: Table = serde_json::from_str(json).map_err(value_error)?;
+    let mut table: Table = serde_json::from_str(json).map_err(|e| value_error(foreign(e)))?;
     if let Some(Value::String(text)) = table.get("init-theta") {
         let start = text.parse::<StartTheta>().map_err(|problem| match is_missing(Path::new(text)) {
             true => not_found(format!("init_theta: {problem}")),

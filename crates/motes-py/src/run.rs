@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use motes::record::posterior_npz;
-use motes::sentence::Face;
+use motes::sentence::{Face, foreign, foreign_path};
 use motes::{Ended, Model, Pool, State, Stop};
 use motes_app::Error;
 use motes_app::carry::{self, Outcome, Start};
@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::callables::{PyReal, Trouble};
-use crate::errors::{failure, in_python, value_error};
+use crate::errors::{exception, failure, in_python, value_error};
 use crate::problem::{Kind, Problem, loaded, settings_from};
 use crate::watch::{Signals, Watch, attended, unless_interrupted};
 
@@ -48,6 +48,7 @@ pub struct Run {
     kind: Kind,
     precise: Either,
     interrupted: bool,
+    out_of_time: bool,
     trouble: Trouble,
 }
 
@@ -59,6 +60,8 @@ pub struct How {
     pub tick: Option<Py<PyAny>>,
     pub callback: Option<Py<PyAny>>,
     pub callback_every: u64,
+    /// Seconds after which it stops, to go on later.
+    pub budget: Option<f64>,
 }
 
 /// Fits a model; the settings are JSON, named as in config.toml.
@@ -73,18 +76,21 @@ pub fn fit(
 ) -> PyResult<Run> {
     let kind = problem.kind.clone();
     let trouble = Trouble::default();
-    let config = settings_from(kind.name(), settings)?;
+    let mut config = settings_from(kind.name(), settings)?;
+    let note = kind.choose(&mut config);
     let job = settled(py, &kind, config, &trouble)?;
-    match job.precision {
+    let mut run = match job.precision {
         Precision::F32 => {
             let model = built::<f32>(py, &kind, &job, &trouble)?;
-            carry_out(py, kind, job, model, out.map_or(Start::Memory, Start::New), how, trouble)
+            carry_out(py, kind, job, model, out.map_or(Start::Memory, Start::New), how, trouble)?
         }
         Precision::F64 => {
             let model = built::<f64>(py, &kind, &job, &trouble)?;
-            carry_out(py, kind, job, model, out.map_or(Start::Memory, Start::New), how, trouble)
+            carry_out(py, kind, job, model, out.map_or(Start::Memory, Start::New), how, trouble)?
         }
-    }
+    };
+    of_either!(&mut run.precise, done => done.outcome.notes.extend(note));
+    Ok(run)
 }
 
 /// Reads a run directory; the problem is that of a model written in Python.
@@ -97,8 +103,10 @@ pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>) -> PyResult
             let (given, own) = (problem.kind.name(), &config.model);
             if given != own {
                 return Err(value_error(format!(
-                    "{} is a run of the model {own}, not of {given}; give the model it was fitted with",
-                    dir.display()
+                    "{} is a run of the model {}, not of {}; give the model it was fitted with",
+                    foreign_path(&dir),
+                    foreign(own),
+                    foreign(given)
                 )));
             }
             problem.kind.clone()
@@ -120,7 +128,7 @@ pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>) -> PyResult
             Either::Double(read(py, job, model, &dir, &trouble)?)
         }
     };
-    Ok(Run { kind, precise, interrupted: false, trouble })
+    Ok(Run { kind, precise, interrupted: false, out_of_time: false, trouble })
 }
 
 /// The columns that a trace may have besides those of theta, as far as they have well-known names.
@@ -138,10 +146,16 @@ impl Run {
         of_either!(&self.precise, done => done.outcome.state.k)
     }
 
-    /// Steps asked for.
+    /// Steps asked for; none of an algorithm that ends itself.
     #[getter]
-    fn steps(&self) -> u64 {
-        of_either!(&self.precise, done => done.outcome.job.settings.steps)
+    fn steps(&self) -> Option<u64> {
+        of_either!(&self.precise, done => asked_for(&done.outcome.job))
+    }
+
+    /// Whether the time that was given was over.
+    #[getter]
+    fn out_of_time(&self) -> bool {
+        self.out_of_time
     }
 
     /// Steps left out of the averages.
@@ -206,9 +220,13 @@ impl Run {
         of_either!(&self.precise, done => done.outcome.state.theta.clone())
     }
 
-    /// The mean of theta after burn-in, whole.
+    /// The estimate of theta: its mean after burn-in, or what auto found; whole.
     fn theta_mean(&self) -> Option<Vec<f64>> {
-        of_either!(&self.precise, done => done.outcome.state.averages.theta_mean())
+        of_either!(&self.precise, done => match &done.outcome.state.auto {
+            // All of it: auto fits no more parameters than are listed.
+            Some(_) => done.outcome.summary.theta.mean.clone(),
+            None => done.outcome.state.averages.theta_mean(),
+        })
     }
 
     /// The text of summary.json.
@@ -236,19 +254,34 @@ impl Run {
         Ok(Vec::new())
     }
 
-    /// Goes on to a new total of steps.
-    fn resume(&self, py: Python<'_>, steps: Option<u64>, how: How) -> PyResult<Run> {
-        let before = self.steps();
-        let steps = steps.unwrap_or(before);
-        if steps < before {
-            return Err(failure(fewer_steps(steps, before)));
-        }
+    /// Goes on as it is, to a new total of steps, or from the end of theta's stage with another tolerance.
+    #[pyo3(signature = (steps, tolerance, max_evaluations, how))]
+    fn resume(
+        &self,
+        py: Python<'_>,
+        steps: Option<u64>,
+        tolerance: Option<f64>,
+        max_evaluations: Option<u64>,
+        how: How,
+    ) -> PyResult<Run> {
         let (kind, trouble) = (self.kind.clone(), self.trouble.clone());
         of_either!(&self.precise, done => {
-            let Outcome { job, state, trace, seconds, dir, .. } = &done.outcome;
+            let Outcome { job, state, trace, seconds, dir, ended, .. } = &done.outcome;
             let mut job = job.clone();
-            (job.config.run.steps, job.settings.steps) = (Some(steps), steps);
+            if let Some(steps) = steps {
+                longer(&mut job, steps).map_err(failure)?;
+            }
+            let further = tolerance.is_some() || max_evaluations.is_some();
+            if further {
+                nearer(&mut job, tolerance, max_evaluations).map_err(failure)?;
+                job.settings.validate(&*done.model).map_err(exception)?;
+            }
             let start = match dir {
+                Some(dir) if further && *ended == Ended::Complete && !keeps_theta(dir) => {
+                    return Err(value_error(format!("{}{FIT_AGAIN}", foreign_path(dir))));
+                }
+                Some(dir) if further => Start::Theta(dir.clone()),
+                None if further => return Err(value_error(format!("a fit without `out`{FIT_AGAIN}"))),
                 Some(dir) => Start::Directory(dir.clone()),
                 None => Start::Saved { state: Box::new(state.clone()), trace: trace.clone(), seconds: *seconds },
             };
@@ -266,7 +299,7 @@ impl Run {
         let Some(predictor) = self.kind.predictor() else {
             return Err(value_error(format!(
                 "the model {} predicts no classes; use a LogisticRegression or a BayesianNeuralNetwork",
-                self.kind.name()
+                foreign(self.kind.name())
             )));
         };
         let width = features.as_array().ncols();
@@ -335,6 +368,76 @@ impl<F: PyReal> Done<F> {
     }
 }
 
+/// Why a fit cannot go on with another tolerance.
+const FIT_AGAIN: &str = " has not kept where theta's stage ended, as only fits into a directory do; fit the model again with `tolerance` or `max-evaluations`";
+
+/// Whether a directory holds where theta's stage of a fit by auto ended.
+fn keeps_theta(dir: &Path) -> bool {
+    dir.join("checkpoint").join("theta-stage.bin").exists()
+}
+
+/// The steps that a run was asked for; none if it ends itself.
+fn asked_for(job: &Job) -> Option<u64> {
+    job.settings.takes("steps").then_some(job.settings.steps)
+}
+
+/// A time as people give it.
+fn seconds(budget: f64) -> PyResult<Duration> {
+    match Duration::try_from_secs_f64(budget) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err(value_error(format!("budget is {budget}; give a positive number of seconds"))),
+    }
+}
+
+/// Asks a run for a new total of steps.
+fn longer(job: &mut Job, steps: u64) -> Result<(), Error> {
+    let Some(before) = asked_for(job) else {
+        return Err(format!(
+            "{} finds its own length; leave `steps` out, or give a smaller `tolerance` or more `max-evaluations`",
+            job.settings.algorithm
+        )
+        .into());
+    };
+    if steps < before {
+        return Err(fewer_steps(steps, before));
+    }
+    (job.config.run.steps, job.settings.steps) = (Some(steps), steps);
+    Ok(())
+}
+
+/// Asks a fit by auto for a smaller tolerance or allows it more evaluations.
+fn nearer(job: &mut Job, tolerance: Option<f64>, max_evaluations: Option<u64>) -> Result<(), Error> {
+    let (settings, choices) = (&mut job.settings, &mut job.config.run);
+    if settings.takes("steps") {
+        return Err(format!(
+            "`tolerance` and `max-evaluations` are for auto, and {} makes the steps it is asked for; give `steps`",
+            settings.algorithm
+        )
+        .into());
+    }
+    if let Some(tolerance) = tolerance {
+        let before = settings.tolerance;
+        if tolerance >= before {
+            return Err(format!(
+                "`tolerance={tolerance}` is not below {before}, which was asked for before; give a smaller number"
+            )
+            .into());
+        }
+        (choices.tolerance, settings.tolerance) = (Some(tolerance), tolerance);
+    }
+    if let Some(most) = max_evaluations {
+        let before = settings.max_evaluations;
+        if most <= before {
+            return Err(format!(
+                "`max-evaluations={most}` is not above {before}, which was allowed before; give a larger number"
+            )
+            .into());
+        }
+        (choices.max_evaluations, settings.max_evaluations) = (Some(most), most);
+    }
+    Ok(())
+}
+
 fn settled(py: Python<'_>, kind: &Kind, config: Config, trouble: &Trouble) -> PyResult<Job> {
     prepared(py, kind, trouble, |problem| {
         // The curvature may be worth several threads.
@@ -392,8 +495,10 @@ where
     let signals = Signals::default();
     let callback = how.callback.map(|f| (f, how.callback_every.max(1)));
     let scalars = model.scalars().iter().map(|scalar| scalar.name).collect();
-    let mut watch = Watch { signals: &signals, callback, scalars, trouble: trouble.clone() };
-    let steps = job.settings.steps;
+    let end = how.budget.map(seconds).transpose()?.map(|time| Instant::now() + time);
+    let mut watch =
+        Watch { signals: &signals, callback, scalars, trouble: trouble.clone(), end, out_of_time: false };
+    let steps = asked_for(&job);
     let (outcome, interrupted) =
         attended(py, &signals, (how.tick.as_ref(), steps), &trouble, || -> Result<_, Error> {
             let pool = Pool::new(how.threads)?;
@@ -407,13 +512,16 @@ where
             Ok(outcome)
         });
     let outcome = raised(&trouble, outcome.map_err(failure))?;
-    Ok(Run { kind, precise: Either::from(Done { model, outcome }), interrupted, trouble })
+    let out_of_time = watch.out_of_time;
+    Ok(Run { kind, precise: Either::from(Done { model, outcome }), interrupted, out_of_time, trouble })
 }
 
 /// What is said where a log density could not judge the step size.
 fn unjudged<F: PyReal>(model: &dyn Model<F>, outcome: &Outcome<F>) -> Option<String> {
     let Outcome { job, state, summary, .. } = outcome;
-    let judged = state.k > 0 && job.settings.averages_clouds() && model.gives().log_density;
+    // A fit by auto judges itself.
+    let judged =
+        state.k > 0 && state.auto.is_none() && job.settings.averages_clouds() && model.gives().log_density;
     (judged && summary.diagnostics.shadow_acceptance.is_none()).then(|| {
         "log_density is NaN at the end, so nothing is known of the step size; see motes.check_model".into()
     })

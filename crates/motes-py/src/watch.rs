@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use motes::auto::Stage;
 use motes::{Flow, Observer, StepInfo};
 use motes_app::carry;
 use numpy::PyArray1;
@@ -27,6 +28,10 @@ const INTERVAL: Duration = Duration::from_millis(100);
 pub struct Signals {
     pub k: AtomicU64,
     pub stop: AtomicBool,
+    /// The stage of a fit by auto, or 0.
+    pub stage: AtomicU64,
+    /// The Monte Carlo error that it has come down to, as the bits of a number; NaN if it is not known.
+    pub error: AtomicU64,
 }
 
 impl Signals {
@@ -46,11 +51,20 @@ pub struct Watch<'a> {
     /// The names of what the model wants in the trace.
     pub scalars: Vec<&'static str>,
     pub trouble: Trouble,
+    /// When its time is over, and whether that was so.
+    pub end: Option<Instant>,
+    /// See `end`.
+    pub out_of_time: bool,
 }
 
 impl<F: PyReal> Observer<F> for Watch<'_> {
     fn observe(&mut self, info: &StepInfo<'_, F>) -> Flow {
         self.signals.k.store(info.k, Ordering::Relaxed);
+        if let Some(fit) = &info.fit {
+            let error = if fit.stage == Stage::Posterior { fit.posterior_error } else { fit.worst };
+            self.signals.error.store(error.unwrap_or(f64::NAN).to_bits(), Ordering::Relaxed);
+            self.signals.stage.store(fit.stage.number(), Ordering::Relaxed);
+        }
         if let Some((callback, every)) = &self.callback
             && info.k.is_multiple_of(*every)
         {
@@ -63,6 +77,10 @@ impl<F: PyReal> Observer<F> for Watch<'_> {
             if asked == Flow::Stop {
                 return Flow::Stop;
             }
+        }
+        if info.k > 0 && self.end.is_some_and(|end| Instant::now() >= end) {
+            self.out_of_time = true;
+            return Flow::Stop;
         }
         self.signals.flow()
     }
@@ -124,7 +142,7 @@ pub fn unless_interrupted<T: Send + 'static>(
 pub fn attended<T: Send>(
     py: Python<'_>,
     signals: &Signals,
-    (tick, steps): (Option<&Py<PyAny>>, u64),
+    (tick, steps): (Option<&Py<PyAny>>, Option<u64>),
     trouble: &Trouble,
     work: impl FnOnce() -> T + Send,
 ) -> (T, bool) {
@@ -144,7 +162,9 @@ pub fn attended<T: Send>(
                 let raised = Python::attach(|py| {
                     py.check_signals()?;
                     if let Some(tick) = tick {
-                        tick.call1(py, (signals.k.load(Ordering::Relaxed), steps))?;
+                        let error = f64::from_bits(signals.error.load(Ordering::Relaxed));
+                        let stage = signals.stage.load(Ordering::Relaxed);
+                        tick.call1(py, (signals.k.load(Ordering::Relaxed), steps, stage, error))?;
                     }
                     PyResult::Ok(())
                 });

@@ -20,6 +20,16 @@ WISCONSIN = ROOT / "data" / "wisconsin-breast-cancer.csv"
 SOON = 2.5
 
 
+def pytest_configure(config):
+    # Most fits here are far too short to be trusted, and say so.
+    config.addinivalue_line("filterwarnings", "ignore::motes.VerdictWarning")
+
+
+def paper(model, algorithm="pgd", **settings):
+    """A fit by one of the paper's algorithms, which is not assessed afterwards: that would only take time."""
+    return motes.fit(model, algorithm, **{"no_assess": True, "progress": False, **settings})
+
+
 @pytest.fixture(scope="session")
 def cli():
     """Runs the command line, which must succeed."""

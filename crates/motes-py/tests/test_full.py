@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import numpy_logistic
+from conftest import numpy_logistic, paper
 
 import motes
 
@@ -43,9 +43,9 @@ def test_derived_models_equal_the_built_in_one(make, settings, rows):
     X, y = rows
     model = make(X, y)
     assert motes.check_model(model).ok
-    settings = {"particles": 20, "steps": 40, "step_size": 0.02, **settings, **QUIET}
-    derived = motes.fit(model, **settings)
-    built_in = motes.fit(motes.LogisticRegression(X, y), **settings)
+    settings = {"particles": 20, "steps": 40, "step_size": 0.02, **settings}
+    derived = paper(model, **settings)
+    built_in = paper(motes.LogisticRegression(X, y), **settings)
     np.testing.assert_allclose(derived.trace["theta"], built_in.trace["theta"], rtol=0, atol=1e-11)
     np.testing.assert_allclose(derived.particles, built_in.particles, rtol=0, atol=1e-10)
 
@@ -71,31 +71,31 @@ def test_derived_models_take_mini_batches(library, rows):
 
     model = make(log_density, 1, 3, data_terms=len(X))
     assert motes.check_model(model).ok
-    settings = dict(particles=10, steps=20, step_size=0.01, batch=7, **QUIET)
+    settings = dict(particles=10, steps=20, step_size=0.01, batch=7)
     for algorithm in ["pgd", "pqn"]:
-        derived = motes.fit(model, algorithm, **settings)
-        built_in = motes.fit(motes.LogisticRegression(X, y), algorithm, **settings)
+        derived = paper(model, algorithm, **settings)
+        built_in = paper(motes.LogisticRegression(X, y), algorithm, **settings)
         np.testing.assert_allclose(derived.trace["theta"], built_in.trace["theta"], rtol=0, atol=1e-11)
 
 
 def test_jax_is_left_in_its_own_precision(rows):
     jax = pytest.importorskip("jax")
     model = jax_logistic(*rows)
-    motes.fit(model, particles=3, steps=3, **QUIET)
+    paper(model, particles=3, steps=3)
     assert jax.numpy.ones(1).dtype == "float32"
 
 
 def test_jax_arrays_and_torch_tensors_may_be_returned(rows):
     X, y = rows
     right = numpy_logistic(X, y)
-    expected = motes.fit(motes.Model(1, 3, right.gradients), particles=5, steps=10, step_size=0.01, **QUIET)
+    expected = paper(motes.Model(1, 3, right.gradients), particles=5, steps=10, step_size=0.01)
     torch = pytest.importorskip("torch")
     model = motes.Model(1, 3, lambda theta, x: tuple(map(torch.from_numpy, right.gradients(theta, x))))
-    fit = motes.fit(model, particles=5, steps=10, step_size=0.01, **QUIET)
+    fit = paper(model, particles=5, steps=10, step_size=0.01)
     np.testing.assert_array_equal(fit.particles, expected.particles)
     jnp = pytest.importorskip("jax").numpy
     model = motes.Model(1, 3, lambda theta, x: tuple(map(jnp.asarray, right.gradients(theta, x))))
-    fit = motes.fit(model, particles=5, steps=10, step_size=0.01, **QUIET)
+    fit = paper(model, particles=5, steps=10, step_size=0.01)
     np.testing.assert_allclose(fit.particles, expected.particles, atol=1e-5)
 
 
@@ -106,32 +106,45 @@ def test_an_exception_under_jax_comes_back():
         raise ZeroDivisionError("while tracing")
 
     with pytest.raises(ZeroDivisionError, match="while tracing"):
-        motes.fit(motes.Model.from_jax(log_density, 1, 2), **QUIET)
+        paper(motes.Model.from_jax(log_density, 1, 2))
 
 
 def test_arviz(rows):
     az = pytest.importorskip("arviz")
     X, y = rows
     model = motes.LogisticRegression(X, y, feature_names=["a", "b", "c"])
-    fits = motes.fit(model, particles=10, steps=200, replicates=3, **QUIET)
+    fits = paper(model, particles=10, steps=200, replicates=3)
     data = fits.to_arviz()
-    x, theta = data.posterior["x"], data.posterior["theta"]
+    x = data.posterior["x"]
     assert x.dims == ("chain", "draw", "particle", "x_dim") and x.shape == (3, 100, 10, 3)
-    assert theta.dims == ("chain", "draw", "theta_dim") and theta.shape == (3, 100, 1)
     assert list(x.coords["x_dim"].values) == ["a", "b", "c"]
-    np.testing.assert_allclose(theta.values[1].mean(), fits[1].theta_mean[0], rtol=1e-12)
     np.testing.assert_allclose(x.values.mean((0, 1, 2)), fits.posterior_mean, rtol=1e-9)
     np.testing.assert_array_equal(x.sel(draw=200).values[2], fits[2].particles)
-    table = az.summary(data, var_names=["theta"])
-    assert len(table) == 1
     assert fits[0].to_arviz().posterior["x"].shape == (1, 100, 10, 3)
-    r_hat = float(az.rhat(data, var_names=["theta"], method="split")["theta"].values[0])
-    assert abs(r_hat - fits.r_hat[0]) < 1e-9
+    # Theta has no posterior: it is a constant.
+    assert list(data.posterior.data_vars) == ["x"]
+    theta = data.constant_data["theta"]
+    assert theta.dims == ("replicate", "theta_dim") and theta.shape == (3, 1)
+    np.testing.assert_array_equal(theta.values, [fit.theta_mean for fit in fits])
+    assert len(az.summary(data, var_names=["x"])) == 30
+
+
+def test_arviz_of_auto(rows):
+    pytest.importorskip("arviz")
+    fit = motes.fit(motes.LogisticRegression(*rows), **QUIET)
+    data = fit.to_arviz()
+    x, constants = data.posterior["x"], data.constant_data
+    assert x.shape[0] == 1 and x.shape[2:] == (32, 3)
+    np.testing.assert_allclose(x.values.mean((0, 1, 2)), fit.posterior_mean, atol=0.1)
+    np.testing.assert_array_equal(constants["theta"].values, fit.theta_mean)
+    np.testing.assert_array_equal(constants["theta_se"].values, fit.se)
+    grouped = motes.fit(motes.Hierarchical([1.0, 2.0, 4.0]), **QUIET).to_arviz()
+    assert grouped.posterior["x"].dims == ("chain", "draw", "particle", "group")
 
 
 def test_plot(tmp_path):
     pytest.importorskip("matplotlib")
-    fits = motes.fit(motes.LogisticRegression.wisconsin(), particles=20, steps=200, replicates=2, **QUIET)
+    fits = paper(motes.LogisticRegression.wisconsin(), particles=20, steps=200, replicates=2)
     for figure in [fits.plot(), fits[0].plot(coordinates=3)]:
         figure.savefig(tmp_path / "fit.png")
         assert (tmp_path / "fit.png").stat().st_size > 10_000
@@ -142,14 +155,17 @@ def test_plot_of_a_generator(tmp_path):
     pytest.importorskip("matplotlib")
     images = np.random.default_rng(0).integers(0, 256, (4, 3, 32, 32), dtype=np.uint8)
     for model in [motes.Generator.mnist(8), motes.Generator(images)]:
-        figure = motes.fit(model, particles=1, steps=3, batch=4, **QUIET).plot()
+        figure = paper(model, particles=1, steps=3, batch=4).plot()
         figure.savefig(tmp_path / "fit.png")
         assert (tmp_path / "fit.png").stat().st_size > 10_000 and len(figure.axes) == 2
 
 
 NOTEBOOK = """
 import time
+import warnings
 import motes
+
+warnings.simplefilter("ignore", motes.VerdictWarning)  # so short a run is not ok
 
 def gradients(theta, x):
     time.sleep(0.02)
@@ -157,7 +173,7 @@ def gradients(theta, x):
 
 drawn, write = [], motes._progress.Progress._write
 motes._progress.Progress._write = lambda self, text: (drawn.append(text), write(self, text))
-fit = motes.fit(motes.Model(1, 1, gradients), particles=2, steps=60, step_size=0.01)
+fit = motes.fit(motes.Model(1, 1, gradients), "pgd", particles=2, steps=60, step_size=0.01)
 """
 
 
@@ -193,12 +209,29 @@ def test_the_estimator_agrees_with_the_model():
 
     X, y = load_breast_cancer(return_X_y=True)
     X = X[:, :10]
-    estimator = EmpiricalBayesLogisticRegression(steps=200).fit(X, y)
+    estimator = EmpiricalBayesLogisticRegression().fit(X, y)
     scaled = (X - X.mean(0)) / X.std(0)
-    fit = motes.fit(motes.LogisticRegression(scaled, y, intercept=True), steps=200, **QUIET)
+    fit = motes.fit(motes.LogisticRegression(scaled, y, intercept=True), **QUIET)
     np.testing.assert_allclose(estimator.predict_proba(X), fit.predict_proba(scaled), atol=1e-6)
-    assert estimator.theta_ == fit.theta_mean[0]
+    assert estimator.theta_ == fit.theta_mean[0] and estimator.se_ == fit.se[0] and estimator.loglik_ == fit.loglik
+    assert estimator.verdict_ == fit.verdict == "ok" and estimator.n_iter_ == fit.k
     assert cross_val_score(estimator, X, y, cv=3).mean() > 0.9
+
+
+def test_the_estimator_warns_as_others_do(rows):
+    pytest.importorskip("sklearn")
+    from sklearn.exceptions import ConvergenceWarning
+
+    from motes.sklearn import EmpiricalBayesLogisticRegression
+
+    with pytest.warns(ConvergenceWarning, match="the verdict is [a-z-]+: ") as caught:
+        estimator = EmpiricalBayesLogisticRegression(max_evaluations=300).fit(*rows)
+    assert estimator.verdict_ != "ok"
+    assert not [w for w in caught if issubclass(w.category, motes.VerdictWarning)]
+    with pytest.warns(ConvergenceWarning):
+        EmpiricalBayesLogisticRegression(algorithm="pgd", particles=5, steps=10).fit(*rows)
+    with pytest.raises(ValueError, match="auto finds its own length"):
+        EmpiricalBayesLogisticRegression(steps=10).fit(*rows)
 
 
 def test_type_checkers_see_the_types(tmp_path):
@@ -208,6 +241,7 @@ def test_type_checkers_see_the_types(tmp_path):
         "motes.fit(motes.Hierarchical([1.0]), 'pgd', 10, steps=5, batch=2)": "Fit",
         "motes.fit(motes.Model(1, 1, print)).theta": "ndarray",
         "motes.fit(motes.Hierarchical([1.0]), replicates=2)": "Replicates",
+        "motes.fit(motes.Hierarchical([1.0]), tolerance=0.1, budget=2.0, strict=True).se": "ndarray",
         "motes.fit(motes.Generator.mnist(4), particles=None, out='x')": "GeneratorFit",
     }
     (tmp_path / "use.py").write_text("\n".join(["import motes", *(f"reveal_type({line})" for line in lines)]))

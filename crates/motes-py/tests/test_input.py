@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import numpy_logistic, paper
 
 import motes
 
@@ -100,19 +101,19 @@ def test_generated_data_take_numbers_of_any_kind():
 
 def test_awkward_arrays_are_taken(rows):
     X, y = rows
-    expected = motes.fit(motes.LogisticRegression(X, y), particles=4, steps=5, **QUIET).particles
+    expected = paper(motes.LogisticRegression(X, y), particles=4, steps=5).particles
     locked = X.copy()
     locked.setflags(write=False)
     wide = np.repeat(X, 2, axis=1)[:, ::2]
     assert not wide.flags.c_contiguous
     for other in [np.asfortranarray(X), locked, wide, X[::-1][::-1], X.tolist(), X.astype(object)]:
-        fit = motes.fit(motes.LogisticRegression(other, y), particles=4, steps=5, **QUIET)
+        fit = paper(motes.LogisticRegression(other, y), particles=4, steps=5)
         np.testing.assert_array_equal(fit.particles, expected)
     for labels in [y.astype(bool), y.astype(float), np.array(["no", "yes"])[y], y.tolist()]:
-        fit = motes.fit(motes.LogisticRegression(X, labels), particles=4, steps=5, **QUIET)
+        fit = paper(motes.LogisticRegression(X, labels), particles=4, steps=5)
         np.testing.assert_array_equal(fit.particles, expected)
     fit.predict_proba(locked), fit.predict_proba(np.asfortranarray(X))
-    single = motes.fit(motes.LogisticRegression(X.astype(np.float32), y), particles=4, steps=5, **QUIET)
+    single = paper(motes.LogisticRegression(X.astype(np.float32), y), particles=4, steps=5)
     np.testing.assert_allclose(single.particles, expected, atol=1e-5)
 
 
@@ -120,8 +121,8 @@ def test_labels_have_the_order_of_the_command_line(rows):
     X, y = rows
     model = motes.LogisticRegression(X, np.array(["10", "9"])[y])
     assert model.classes.tolist() == ["9", "10"]
-    p = motes.fit(model, particles=20, steps=50, **QUIET).predict_proba(X)
-    swapped = motes.fit(motes.LogisticRegression(X, 1 - y), particles=20, steps=50, **QUIET).predict_proba(X)
+    p = paper(model, particles=20, steps=50).predict_proba(X)
+    swapped = paper(motes.LogisticRegression(X, 1 - y), particles=20, steps=50).predict_proba(X)
     np.testing.assert_array_equal(p, swapped)
 
 
@@ -154,16 +155,61 @@ def test_labels_have_the_order_of_the_command_line(rows):
         (dict(replicates=0), "replicates is 0"),
         (dict(grow=[(1, 2)]), 'grow="1:2" starts below'),
         (dict(metrics_every=3), "a test set"),
+        (dict(budget=0), "budget is 0; give a positive number of seconds"),
+        (dict(budget="long"), "budget is 'long'"),
+        (dict(strict="yes"), "strict is 'yes'; give True or False"),
+        (dict(level=1), "level=1 is not between 0 and 1"),
+        (dict(tolerance=0.1), 'tolerance is for auto, and pgd .* algorithm="auto"'),
+        (dict(algorithm="auto", particles=1), "particles=1 are too few for auto"),
+        (dict(algorithm="auto", tolerance=0), "tolerance=0"),
     ],
     ids=str,
 )
 def test_bad_settings_are_refused(settings, words):
     with pytest.raises(ValueError, match=words):
-        motes.fit(motes.Hierarchical([1.0, 2.0]), **settings, **QUIET)
+        paper(motes.Hierarchical([1.0, 2.0]), **settings)
+
+
+@pytest.mark.parametrize(
+    "setting, words",
+    [
+        (dict(steps=100), "auto finds its own length; leave steps out or name algorithm=\"pgd\""),
+        (dict(burn_in=10), "auto finds its own length; leave burn_in out"),
+        (dict(step_size=0.1), "auto finds its own steps, so step_size has no meaning"),
+        (dict(step_decay=(0.5, 100)), "step_decay"),
+        (dict(grow={2: 50}), "grow"),
+        (dict(preconditioner="adam"), "preconditioner"),
+        (dict(adjust=True), "adjust"),
+        (dict(warm_start="1x5"), "warm_start"),
+        (dict(batch=1), "batch"),
+    ],
+    ids=str,
+)
+def test_the_default_algorithm_refuses_what_it_has_no_use_for(setting, words, rows):
+    """Nothing that is given changes the algorithm in silence."""
+    for model in [motes.Hierarchical([1.0, 2.0]), motes.LogisticRegression(*rows), numpy_logistic(*rows)]:
+        if "batch" in setting and isinstance(model, motes.Model):
+            continue
+        with pytest.raises(ValueError, match=words):
+            motes.fit(model, **setting, **QUIET)
+
+
+def test_backquotes_from_elsewhere_are_no_settings(tmp_path):
+    table = tmp_path / "`seed`.csv"
+    table.write_text("`no-standardize`,y\n" + "1,`lab`\n1,b\n" * 5)
+    with pytest.raises(ValueError, match="column '`no-standardize`' is constant"):
+        motes.LogisticRegression.from_csv(table)
+    with pytest.raises(ValueError, match="no column '`seed`' as target asks for"):
+        motes.LogisticRegression.from_csv(table, target="`seed`")
+    with pytest.raises(ValueError, match="there is no algorithm '`seed`'"):
+        motes.fit(motes.Hierarchical([1.0, 2.0]), algorithm="`seed`", **QUIET)
+    own = motes.Model(1, 1, lambda theta, x: (x - theta, theta - x), name="`from`")
+    with pytest.raises(ValueError, match="the model `from` does not give"):
+        motes.fit(own, algorithm="pqn", steps=5, step_size=0.1, **QUIET)
 
 
 def test_whole_numbers_may_be_floats():
-    fits = motes.fit(
+    fits = paper(
         motes.Hierarchical([1.0]), particles=2.0, steps=3.0, threads=1.0, callback_every=2.0, replicates=1.0, **QUIET
     )
     assert len(fits) == 1 and fits[0].steps == 3
@@ -186,13 +232,13 @@ def test_theta_starts_where_it_is_told(tmp_path):
     model = motes.BayesianNeuralNetwork([[0.0], [1.0]], [0, 1], hidden=2)
     file = tmp_path / "start.txt"
     file.write_text("0.5\n-0.25\n")
-    settings = dict(particles=2, steps=3, **QUIET)
+    settings = dict(particles=2, steps=3)
     for start in [[0.5, -0.25], (0.5, -0.25), np.array([0.5, -0.25], dtype=np.float32), file, str(file)]:
-        fit = motes.fit(model, init_theta=start, **settings)
+        fit = paper(model, init_theta=start, **settings)
         assert fit.theta_trace[0].tolist() == [0.5, -0.25]
         assert fit.settings["init-theta"] == [0.5, -0.25]
     for start in [2, 2.0, np.float32(2), np.array(2.0), "2"]:
-        assert motes.fit(model, init_theta=start, **settings).theta_trace[0].tolist() == [2, 2]
+        assert paper(model, init_theta=start, **settings).theta_trace[0].tolist() == [2, 2]
     for start, words in [
         ([1.0], "init_theta"),
         ([1.0, np.nan], r"init_theta\[1\] is nan"),
@@ -201,12 +247,12 @@ def test_theta_starts_where_it_is_told(tmp_path):
         ("", "init_theta is ''; give a path"),
     ]:
         with pytest.raises(ValueError, match=words):
-            motes.fit(model, init_theta=start, **settings)
+            paper(model, init_theta=start, **settings)
     file.write_text("0.5\nx\n")
     with pytest.raises(ValueError, match="init_theta: .*line 2: 'x' is not a finite number"):
-        motes.fit(model, init_theta=file, **settings)
+        paper(model, init_theta=file, **settings)
     with pytest.raises(FileNotFoundError, match="init_theta: cannot read the numbers for theta .*nowhere"):
-        motes.fit(model, init_theta=tmp_path / "nowhere", **settings)
+        paper(model, init_theta=tmp_path / "nowhere", **settings)
 
 
 def test_every_setting_is_documented():
@@ -220,7 +266,7 @@ def test_every_setting_is_documented():
 def test_runs_of_other_settings_are_refused_and_damage_is_told(tmp_path):
     run = tmp_path / "run"
     model = motes.Hierarchical([1.0, 2.0])
-    fit = motes.fit(model, particles=2, steps=30, checkpoint_every=10, step_size=0.1, out=run, **QUIET)
+    fit = paper(model, particles=2, steps=30, checkpoint_every=10, step_size=0.1, out=run)
     config = (run / "config.toml").read_text()
     (run / "config.toml").write_text(config.replace("step-size = 0.1", "step-size = 0.2"))
     with pytest.raises(ValueError, match="config.toml was changed since .*; put it back, or fit the model again"):
@@ -243,7 +289,7 @@ def test_runs_of_other_settings_are_refused_and_damage_is_told(tmp_path):
 def test_a_run_whose_data_are_gone_is_refused(tmp_path):
     data = tmp_path / "data.csv"
     data.write_text("y\n1\n2\n")
-    motes.fit(motes.Hierarchical.from_csv(data), particles=2, steps=5, out=tmp_path / "run", **QUIET)
+    paper(motes.Hierarchical.from_csv(data), particles=2, steps=5, out=tmp_path / "run")
     data.unlink()
     with pytest.raises(FileNotFoundError, match="data.csv"):
         motes.load(tmp_path / "run")
@@ -252,21 +298,21 @@ def test_a_run_whose_data_are_gone_is_refused(tmp_path):
 def test_runs_go_on_by_the_name_of_their_directory(tmp_path):
     model = motes.Hierarchical([1.0, 2.0])
     settings = dict(particles=3, burn_in=5, **QUIET)
-    motes.fit(model, steps=10, out=tmp_path / "run", **settings)
+    paper(model, steps=10, out=tmp_path / "run", **settings)
     longer = motes.resume(tmp_path / "run", steps=20, **QUIET)
-    np.testing.assert_array_equal(longer.particles, motes.fit(model, steps=20, **settings).particles)
+    np.testing.assert_array_equal(longer.particles, paper(model, steps=20, **settings).particles)
     assert longer.path == str(tmp_path / "run")
     with pytest.raises(ValueError, match="new total"):
         motes.resume(tmp_path / "run", steps=2, **QUIET)
 
 
 def test_directories_are_not_overwritten(tmp_path):
-    fit = motes.fit(motes.Hierarchical([1.0]), particles=2, steps=5, **QUIET)
+    fit = paper(motes.Hierarchical([1.0]), particles=2, steps=5)
     (tmp_path / "note.txt").write_text("mine")
     with pytest.raises(ValueError, match="is not empty and is left as it is"):
         fit.save(tmp_path)
     with pytest.raises(ValueError, match="is not empty"):
-        motes.fit(motes.Hierarchical([1.0]), steps=5, out=tmp_path, **QUIET)
+        paper(motes.Hierarchical([1.0]), steps=5, out=tmp_path)
     with pytest.raises(ValueError, match="not a run directory"):
         motes.load(tmp_path)
     with pytest.raises(OSError, match="cannot"):
@@ -274,7 +320,7 @@ def test_directories_are_not_overwritten(tmp_path):
 
 
 def test_a_damaged_trace_is_refused(tmp_path):
-    motes.fit(motes.Hierarchical([1.0]), particles=2, steps=5, out=tmp_path / "run", **QUIET)
+    paper(motes.Hierarchical([1.0]), particles=2, steps=5, out=tmp_path / "run")
     file = tmp_path / "run" / "trace.csv"
     good = file.read_bytes()
     header = good[: good.index(b"\n") + 1]
@@ -290,7 +336,7 @@ def test_no_path_is_not_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = motes.Hierarchical([1.0])
     generator = motes.fit(motes.Generator.mnist(4), particles=1, steps=1, batch=4, **QUIET)
-    fits = motes.fit(model, particles=2, steps=5, replicates=2, **QUIET)
+    fits = paper(model, particles=2, steps=5, replicates=2)
     for write in [fits.save, fits[0].save, generator.save, motes.load]:
         with pytest.raises(ValueError, match="dir is ''; give a path"):
             write("")
@@ -301,19 +347,19 @@ def test_no_path_is_not_the_working_directory(tmp_path, monkeypatch):
 
 def test_nothing_is_written_without_out(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    motes.fit(motes.LogisticRegression.wisconsin(), particles=3, steps=5, **QUIET).predict_proba(np.zeros((1, 9)))
+    paper(motes.LogisticRegression.wisconsin(), particles=3, steps=5).predict_proba(np.zeros((1, 9)))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_predictions_refuse_other_shapes(rows):
     X, y = rows
-    fit = motes.fit(motes.LogisticRegression(X, y), particles=4, steps=5, **QUIET)
+    fit = paper(motes.LogisticRegression(X, y), particles=4, steps=5)
     with pytest.raises(ValueError, match="X has 2 columns and the model was fitted to 3"):
         fit.predict_proba(X[:, :2])
     with pytest.raises(ValueError, match="X has shape"):
         fit.predict_proba(X[0])
     with pytest.raises(ValueError, match="predicts no classes"):
-        motes.fit(motes.Hierarchical([1.0]), particles=2, steps=5, **QUIET).predict_proba(X)
+        paper(motes.Hierarchical([1.0]), particles=2, steps=5).predict_proba(X)
     with pytest.raises(ValueError, match="new total"):
         fit.resume(2, **QUIET)
 
@@ -322,14 +368,14 @@ def test_predictions_take_columns_by_name(rows, tmp_path):
     pandas = pytest.importorskip("pandas")
     X, y = rows
     frame = pandas.DataFrame(X, columns=["a", "b", "c"])
-    fit = motes.fit(motes.LogisticRegression(frame, y), particles=4, steps=5, out=tmp_path / "run", **QUIET)
+    fit = paper(motes.LogisticRegression(frame, y), particles=4, steps=5, out=tmp_path / "run")
     expected = fit.predict_proba(X)
     shuffled = frame[["c", "b", "a"]].assign(more="text")
     for one in [fit, motes.load(tmp_path / "run")]:
         np.testing.assert_array_equal(one.predict_proba(shuffled), expected)
         with pytest.raises(ValueError, match="X has no column 'b'; give the columns"):
             one.predict_proba(frame[["a", "c"]])
-    plain = motes.fit(motes.LogisticRegression(X, y), particles=4, steps=5, **QUIET)
+    plain = paper(motes.LogisticRegression(X, y), particles=4, steps=5)
     np.testing.assert_array_equal(plain.predict_proba(frame), expected)
 
 
@@ -337,7 +383,7 @@ def test_many_classes_need_rows(tmp_path):
     X = np.arange(150.0).reshape(-1, 1)
     model = motes.BayesianNeuralNetwork(X, np.arange(150) % 30, hidden=2)
     assert model.classes.tolist() == list(range(30))
-    motes.fit(model, particles=2, steps=2, **QUIET).save(tmp_path / "run", report=False)
+    paper(model, particles=2, steps=2).save(tmp_path / "run", report=False)
     assert len(motes.load(tmp_path / "run").model.classes) == 30
     with pytest.raises(ValueError, match="y has 150 classes in 150 rows; give at most 20, or 5 rows"):
         motes.BayesianNeuralNetwork(X, np.arange(150), hidden=2)

@@ -9,7 +9,7 @@ import traceback
 
 import numpy as np
 import pytest
-from conftest import interrupt, last_words, numpy_logistic
+from conftest import interrupt, last_words, numpy_logistic, paper
 
 import motes
 
@@ -33,9 +33,9 @@ QUIET = dict(progress=False)
 )
 def test_traces_equal_those_of_the_built_in_model(settings, rows):
     X, y = rows
-    settings = {"particles": 20, "steps": 60, "step_size": 0.02, **settings, **QUIET}
-    own = motes.fit(numpy_logistic(X, y), **settings)
-    built_in = motes.fit(motes.LogisticRegression(X, y), **settings)
+    settings = {"particles": 20, "steps": 60, "step_size": 0.02, **settings}
+    own = paper(numpy_logistic(X, y), **settings)
+    built_in = paper(motes.LogisticRegression(X, y), **settings)
     # Sums are taken in another order: rounding, amplified by 60 steps of a contraction.
     np.testing.assert_allclose(own.trace["theta"], built_in.trace["theta"], rtol=0, atol=1e-11)
     np.testing.assert_allclose(own.particles, built_in.particles, rtol=0, atol=1e-10)
@@ -56,20 +56,20 @@ def test_mini_batches_equal_those_of_the_built_in_model(rows):
 
     model = motes.Model(1, 3, gradients, numpy_logistic(X, y).log_density, data_terms=len(X))
     assert motes.check_model(model).ok
-    settings = dict(particles=10, steps=30, step_size=0.01, **QUIET)
+    settings = dict(particles=10, steps=30, step_size=0.01)
     for batch in [7, None]:
         seen.clear()
-        own = motes.fit(model, batch=batch, **settings)
+        own = paper(model, batch=batch, **settings)
         sizes = {None if b is None else len(b) for b in seen}
-        built_in = motes.fit(motes.LogisticRegression(X, y), batch=batch, **settings)
+        built_in = paper(motes.LogisticRegression(X, y), batch=batch, **settings)
         np.testing.assert_allclose(own.trace["theta"], built_in.trace["theta"], rtol=0, atol=1e-12)
         assert batch in sizes and (batch is not None or sizes == {None})
     with pytest.raises(ValueError, match="^batch=100 is more than the 60 data terms"):
-        motes.fit(model, batch=100, **settings)
+        paper(model, batch=100, **settings)
     with pytest.raises(ValueError, match="^data_terms is 0"):
         motes.Model(1, 3, gradients, data_terms=0)
     with pytest.raises(ValueError, match="mini-batches"):
-        motes.fit(numpy_logistic(X, y), batch=7, **settings)
+        paper(numpy_logistic(X, y), batch=7, **settings)
 
 
 def test_single_precision_reaches_the_callable(rows):
@@ -83,7 +83,7 @@ def test_single_precision_reaches_the_callable(rows):
         return inner(theta, x)
 
     model = motes.Model(1, 3, gradients)
-    motes.fit(model, particles=4, steps=3, precision="f32", **QUIET)
+    paper(model, particles=4, steps=3, precision="f32")
     assert seen == {("float64", "float32", (4, 3))}
 
 
@@ -91,7 +91,7 @@ def test_one_crossing_per_step(rows):
     calls = []
     model = numpy_logistic(*rows)
     own = motes.Model(1, 3, lambda theta, x: calls.append(len(x)) or model.gradients(theta, x))
-    motes.fit(own, particles=1000, steps=10, step_size=0.01, **QUIET)
+    paper(own, particles=1000, steps=10, step_size=0.01)
     assert calls == [1000] * 10
 
 
@@ -139,7 +139,7 @@ def test_an_exception_comes_back_with_its_traceback(rows):
         return np.zeros((len(x), 1)), -x
 
     with pytest.raises(Mine, match="on the fifth call") as caught:
-        motes.fit(motes.Model(1, 3, gradients), particles=4, steps=20, step_size=0.01, **QUIET)
+        paper(motes.Model(1, 3, gradients), particles=4, steps=20, step_size=0.01)
     assert calls == 5
     assert "gradients" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
 
@@ -165,7 +165,7 @@ def test_every_callable_may_raise(piece, rows):
         "prior": dict(init_particles="prior"),
     }[piece]
     with pytest.raises(KeyError, match=piece):
-        motes.fit(own, particles=4, steps=20, step_size=0.01, **settings, **QUIET)
+        paper(own, particles=4, steps=20, step_size=0.01, **settings)
     assert len(pieces) == 5
 
 
@@ -182,7 +182,7 @@ def test_nan_is_a_diverged_error(place):
         return grad_theta, grad_x
 
     with pytest.raises(motes.DivergedError) as caught:
-        motes.fit(motes.Model(1, 2, gradients), particles=3, steps=20, step_size=0.01, **QUIET)
+        paper(motes.Model(1, 2, gradients), particles=3, steps=20, step_size=0.01)
     error = caught.value
     assert error.step == 4 and math.isnan(error.norm) and error.step_size == 0.01 and 0 < error.suggestion < 0.01
     assert "step 4" in str(error) and f"step_size={error.suggestion}" in str(error) and "NaN" in str(error)
@@ -206,7 +206,7 @@ def test_nan_of_other_pieces_is_a_diverged_error(piece, settings, step):
     nan = dict(gradients=lambda theta, x: (x * np.nan, -x), log_density=lambda theta, x: np.full(len(x), np.nan))
     model = motes.Model(1, 1, **{**PIECES, piece: nan[piece]})
     with pytest.raises(motes.DivergedError, match=f"step {step}: .* = NaN with h = 0.01; try step_size=") as caught:
-        motes.fit(model, particles=3, steps=5, step_size=0.01, **settings, **QUIET)
+        paper(model, particles=3, steps=5, step_size=0.01, **settings)
     error = caught.value
     assert (error.step, error.step_size) == (step, 0.01) and math.isnan(error.norm) and 0 < error.suggestion < 0.01
     assert "a callable returned NaN" in str(error) and "checkpoints" not in str(error)
@@ -215,7 +215,7 @@ def test_nan_of_other_pieces_is_a_diverged_error(piece, settings, step):
 def test_nan_of_a_log_density_that_only_judges_is_told():
     model = motes.Model(1, 1, **{**PIECES, "log_density": lambda theta, x: np.full(len(x), np.nan)})
     with pytest.warns(RuntimeWarning, match="log_density is NaN at the end"):
-        fit = motes.fit(model, particles=3, steps=5, step_size=0.01, **QUIET)
+        fit = paper(model, particles=3, steps=5, step_size=0.01)
     assert fit.diagnostics["shadow_acceptance"] is None and np.isfinite(fit.theta).all()
 
 
@@ -223,7 +223,7 @@ def test_nan_of_a_log_density_that_only_judges_is_told():
 def test_a_density_of_zero_is_a_rejection(settings):
     model = motes.Model(1, 1, **{**PIECES, "log_density": lambda theta, x: np.full(len(x), -np.inf)})
     after = {"adjust_after": 0} if settings else {}
-    fit = motes.fit(model, particles=3, steps=5, step_size=0.01, **settings, **after, **QUIET)
+    fit = paper(model, particles=3, steps=5, step_size=0.01, **settings, **after)
     assert fit.diagnostics["shadow_acceptance"] == 0 and fit.diagnostics["acceptance"] in (0, None)
     assert fit.diagnostics["verdict"] != "ok"
 
@@ -231,14 +231,14 @@ def test_a_density_of_zero_is_a_rejection(settings):
 def test_a_singular_hessian_is_not_called_nan():
     model = motes.Model(1, 1, **PIECES, hessian=lambda theta, x: np.zeros((len(x), 1, 1)))
     with pytest.raises(motes.DivergedError, match="singular") as caught:
-        motes.fit(model, algorithm="pqn", particles=3, steps=5, **QUIET)
+        paper(model, algorithm="pqn", particles=3, steps=5)
     assert "NaN" not in str(caught.value)
 
 
 def test_checkpoints_are_told_of_where_there_are_any(tmp_path):
     model = motes.Model(1, 2, lambda theta, x: (0 * x[:, :1], -1000.0 * x))
     with pytest.raises(motes.DivergedError, match="earlier checkpoints are kept"):
-        motes.fit(model, particles=3, steps=2000, step_size=1.0, out=tmp_path / "run", checkpoint_every=1, **QUIET)
+        paper(model, particles=3, steps=2000, step_size=1.0, out=tmp_path / "run", checkpoint_every=1)
     changed = motes._core.in_python("was changed; put it back, or `fit-again()`")
     assert changed == "was changed; put it back, or fit the model again"
 
@@ -258,18 +258,18 @@ class Attached:
 
 def test_gradients_that_are_attached_are_detached(rows):
     right = numpy_logistic(*rows)
-    expected = motes.fit(right, particles=4, steps=5, **QUIET)
+    expected = paper(right, particles=4, steps=5)
     model = motes.Model(
         1, 3, lambda *at: tuple(map(Attached, right.gradients(*at))), lambda *at: Attached(right.log_density(*at))
     )
-    np.testing.assert_array_equal(motes.fit(model, particles=4, steps=5, **QUIET).particles, expected.particles)
+    np.testing.assert_array_equal(paper(model, particles=4, steps=5).particles, expected.particles)
     motes.Model(1, 3, right.gradients, statistics=lambda x: Attached(x[:, :1]), m_step=lambda mean: mean)
 
 
 def test_divergence_names_a_step_size():
     model = motes.Model(1, 2, lambda theta, x: (0 * x[:, :1], -1000.0 * x))
     with pytest.raises(motes.DivergedError, match="try step_size=") as caught:
-        motes.fit(model, particles=3, steps=2000, step_size=1.0, **QUIET)
+        paper(model, particles=3, steps=2000, step_size=1.0)
     assert caught.value.norm > 1e99
 
 
@@ -289,7 +289,7 @@ RETURNS = {
 def test_wrong_returns_are_refused(case):
     gradients, words = RETURNS[case]
     with pytest.raises(ValueError, match=words):
-        motes.fit(motes.Model(1, 3, gradients), particles=4, steps=3, step_size=0.01, **QUIET)
+        paper(motes.Model(1, 3, gradients), particles=4, steps=3, step_size=0.01)
 
 
 def test_wrong_shapes_of_other_callables_are_refused(rows):
@@ -301,7 +301,7 @@ def test_wrong_shapes_of_other_callables_are_refused(rows):
     ]:
         model = motes.Model(1, 3, right.gradients, **{piece: wrong})
         with pytest.raises(ValueError, match=f"{piece} returned shape"):
-            motes.fit(model, particles=4, steps=3, step_size=0.01, **settings, **QUIET)
+            paper(model, particles=4, steps=3, step_size=0.01, **settings)
     with pytest.raises(ValueError, match="statistics returned shape"):
         motes.Model(1, 3, right.gradients, statistics=lambda x: 1.0, m_step=lambda mean: mean)
 
@@ -333,9 +333,9 @@ def test_a_model_may_have_a_start_of_its_own():
     f = lambda theta, x: (0 * x - theta, -x)  # noqa: E731
     settings = dict(particles=3, steps=5, step_size=0.1, **QUIET)
     model = motes.Model(2, 2, f, start=np.array([3, 4]))
-    assert motes.fit(model, **settings).theta_trace[0].tolist() == [3, 4]
-    assert motes.fit(model, init_theta=[5, 6], **settings).theta_trace[0].tolist() == [5, 6]
-    assert motes.fit(motes.Model(2, 2, f), **settings).theta_trace[0].tolist() == [0, 0]
+    assert paper(model, **settings).theta_trace[0].tolist() == [3, 4]
+    assert paper(model, init_theta=[5, 6], **settings).theta_trace[0].tolist() == [5, 6]
+    assert paper(motes.Model(2, 2, f), **settings).theta_trace[0].tolist() == [0, 0]
     for start, words in [([1], "start has 1 values; give one for each of 2"), ([1, np.inf], r"start\[1\] is inf")]:
         with pytest.raises(ValueError, match=words):
             motes.Model(2, 2, f, start=start)
@@ -345,13 +345,13 @@ def test_names_reach_the_files(tmp_path):
     f = lambda theta, x: (0 * x - theta, -x)  # noqa: E731
     names = {"theta": ["level, or so", "slope"], "x": ["u", "v"]}
     model = motes.Model(2, 2, f, names=names, name="line")
-    fit = motes.fit(model, particles=3, steps=5, step_size=0.1, out=tmp_path / "run", **QUIET)
+    fit = paper(model, particles=3, steps=5, step_size=0.1, out=tmp_path / "run")
     assert list(fit.trace) == ["k", "level, or so", "slope"]
     assert fit.theta_names == names["theta"] and fit.x_names == names["x"]
     loaded = motes.load(tmp_path / "run", model=model)
     np.testing.assert_array_equal(loaded.theta_trace, fit.theta_trace)
     longer = loaded.resume(9, **QUIET)
-    whole = motes.fit(model, particles=3, steps=9, burn_in=2, step_size=0.1, **QUIET)
+    whole = paper(model, particles=3, steps=9, burn_in=2, step_size=0.1)
     np.testing.assert_array_equal(longer.particles, whole.particles)
     assert longer.trace["k"][-1] == 9 and "line by pgd" in longer.summary()
     with pytest.raises(ValueError, match="give it as model="):
@@ -360,7 +360,7 @@ def test_names_reach_the_files(tmp_path):
 
 def test_the_command_line_refuses_what_it_cannot_resume(cli, tmp_path):
     model = motes.Model(1, 1, lambda theta, x: (x - theta, theta - x), name="mine")
-    motes.fit(model, particles=3, steps=5, out=tmp_path / "run", **QUIET)
+    paper(model, particles=3, steps=5, out=tmp_path / "run")
     assert (tmp_path / "run" / "report.html").exists()
     cli("report", tmp_path / "run")
     cli("resume", tmp_path / "run", "--steps", 9, code=2)
@@ -369,9 +369,9 @@ def test_the_command_line_refuses_what_it_cannot_resume(cli, tmp_path):
 def test_missing_pieces_are_named():
     model = motes.Model(1, 1, lambda theta, x: (x - theta, theta - x))
     with pytest.raises(ValueError, match='pqn needs the theta-Hessian.*algorithm="pgd"'):
-        motes.fit(model, algorithm="pqn", **QUIET)
+        paper(model, algorithm="pqn")
     with pytest.raises(ValueError, match="the log density"):
-        motes.fit(model, adjust=True, **QUIET)
+        paper(model, adjust=True)
 
 
 SCRIPT = """
@@ -387,13 +387,13 @@ model = {model}
 print("ready", flush=True)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    fit = motes.fit(model, particles=20, steps=10**9, burn_in=5, keep_clouds=0,
+    fit = motes.fit(model, "pgd", particles=20, steps=10**9, burn_in=5, keep_clouds=0,
                     trace_every=1000, threads=1, progress=False)
 stopped = time.time()
 assert not fit.complete and "interrupted after step" in str(caught[0].message), caught
 again = fit.resume(callback=lambda step: step.k < fit.k + 3, progress=False)
 assert again.k == fit.k + 3
-whole = motes.fit(model, particles=20, steps=10**9, burn_in=5, keep_clouds=0,
+whole = motes.fit(model, "pgd", particles=20, steps=10**9, burn_in=5, keep_clouds=0,
                   trace_every=1000, threads=1, progress=False, callback=lambda step: step.k < again.k)
 assert whole.k == again.k
 np.testing.assert_array_equal(whole.particles, again.particles)
@@ -418,7 +418,7 @@ import numpy as np
 import motes
 
 model = motes.Hierarchical([1.0, 2.0])
-settings = dict(particles=3, steps=9, progress=False)
+settings = dict(algorithm="pgd", particles=3, steps=9, progress=False)
 print("ready", flush=True)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -437,7 +437,7 @@ random = np.random.default_rng(0)
 model = motes.LogisticRegression(random.normal(size=(20000, 800)), random.integers(2, size=20000))
 print("ready", flush=True)
 try:
-    fit = motes.fit(model, particles=1, steps=10**9, progress=False)
+    fit = motes.fit(model, "pgd", particles=1, steps=10**9, progress=False)
     assert not fit.complete
 except KeyboardInterrupt:
     pass  # before the first step
@@ -471,30 +471,30 @@ def test_a_warm_start_that_was_stopped_begins_again(out, tmp_path):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.warns(RuntimeWarning, match="interrupted after step 0 of 9"):
-            fit = motes.fit(model, out=out and tmp_path / out, **settings)
+            fit = paper(model, out=out and tmp_path / out, **settings)
     finally:
         signal.signal(signal.SIGINT, before)
     assert fit.k == 0 and calls < 20
-    resumed, whole = fit.resume(**QUIET), motes.fit(model, **settings)
+    resumed, whole = fit.resume(), paper(model, **settings)
     np.testing.assert_array_equal(resumed.particles, whole.particles)
     np.testing.assert_array_equal(resumed.theta_trace, whole.theta_trace)
 
 
 def test_callback_sees_every_step_and_may_stop():
     model, steps = motes.Hierarchical([1.0, 2.0]), []
-    fit = motes.fit(model, particles=3, steps=10, callback=steps.append, **QUIET)
+    fit = paper(model, particles=3, steps=10, callback=steps.append)
     assert [s.k for s in steps] == list(range(11))
     np.testing.assert_array_equal([s.theta[0] for s in steps], fit.trace["theta"])
     assert steps[1].step_size > 0 and steps[1].acceptance is None
-    short = motes.fit(model, particles=3, steps=10, callback=lambda s: s.k < 4, **QUIET)
+    short = paper(model, particles=3, steps=10, callback=lambda s: s.k < 4)
     assert short.k == 4 and not short.complete
     np.testing.assert_array_equal(short.resume(**QUIET).particles, fit.particles)
     few = []
-    motes.fit(model, particles=3, steps=10, callback=few.append, callback_every=4, **QUIET)
+    paper(model, particles=3, steps=10, callback=few.append, callback_every=4)
     assert [s.k for s in few] == [0, 4, 8]
 
     def failing(step):
         raise LookupError(f"at {step.k}")
 
     with pytest.raises(LookupError, match="at 0"):
-        motes.fit(model, particles=3, steps=10, callback=failing, **QUIET)
+        paper(model, particles=3, steps=10, callback=failing)

@@ -24,7 +24,7 @@ def assert_same(a, b, files=FILES):
 
 def checkpoint(run):
     """The newest checkpoint, which is a file of safetensors, without the time and the checksum at its end."""
-    newest = sorted((run / "checkpoint").iterdir())[-1]
+    newest = sorted((run / "checkpoint").glob("*.safetensors"))[-1]
     data = newest.read_bytes()
     length = int.from_bytes(data[:8], "little")
     tensors = json.loads(data[8 : 8 + length])
@@ -37,13 +37,24 @@ CASES = {
     "hierarchical": (
         lambda: motes.Hierarchical.generate(dim=30),
         ["hierarchical", "--dim", 30],
-        dict(particles=7, steps=60, seed=3),
+        dict(algorithm="pgd", particles=7, steps=60, seed=3),
     ),
-    "logistic": (motes.LogisticRegression.wisconsin, ["logistic"], dict(particles=12, steps=40, metrics_every=10)),
+    "logistic": (
+        motes.LogisticRegression.wisconsin,
+        ["logistic"],
+        dict(algorithm="pgd", particles=12, steps=40, metrics_every=10, no_assess=True),
+    ),
+    "auto hierarchical": (lambda: motes.Hierarchical.generate(dim=30), ["hierarchical", "--dim", 30], dict(seed=3)),
+    "auto logistic": (motes.LogisticRegression.wisconsin, ["logistic"], dict()),
+    "auto": (
+        lambda: motes.LogisticRegression.from_csv(WISCONSIN, target="class", drop=["id"], intercept=True),
+        ["logistic", "--data", WISCONSIN, "--target", "class", "--drop", "id", "--intercept"],
+        dict(particles=16, tolerance=0.1, max_evaluations=3000, level=0.9, init_theta=0.5, trace_every=3),
+    ),
     "from_csv": (
         lambda: motes.LogisticRegression.from_csv(WISCONSIN, target="class", drop=["id"], intercept=True),
         ["logistic", "--data", WISCONSIN, "--target", "class", "--drop", "id", "--intercept"],
-        dict(algorithm="pqn", particles=5, steps=30, adjust=True, step_size=0.02),
+        dict(algorithm="pqn", particles=5, steps=30, adjust=True, step_size=0.02, no_assess=True),
     ),
     "bnn": (
         lambda: motes.BayesianNeuralNetwork.mnist(subsample=50, hidden=3),
@@ -53,13 +64,21 @@ CASES = {
     "mean-field": (
         motes.LogisticRegression.wisconsin,
         ["logistic"],
-        dict(algorithm="mean-field", particles=10, steps=20),
+        dict(algorithm="mean-field", particles=10, steps=20, no_assess=True),
     ),
     "em": (motes.Hierarchical.generate, ["hierarchical"], dict(algorithm="em", steps=9)),
     "grown": (
         motes.Hierarchical.generate,
         ["hierarchical"],
-        dict(particles=4, steps=50, grow={20: 8}, step_decay=(0.5, 100), precision="f32", init_particles="prior"),
+        dict(
+            algorithm="pgd",
+            particles=4,
+            steps=50,
+            grow={20: 8},
+            step_decay=(0.5, 100),
+            precision="f32",
+            init_particles="prior",
+        ),
     ),
 }
 
@@ -67,12 +86,12 @@ CASES = {
 CASES["one group"] = (
     lambda: motes.Hierarchical.generate(dim=30, groups=1),
     ["hierarchical", "--dim", 30, "--groups", 1],
-    dict(particles=7, steps=60, seed=3),
+    dict(algorithm="pgd", particles=7, steps=60, seed=3),
 )
 CASES["batches of groups"] = (
     lambda: motes.Hierarchical.generate(dim=30),
     ["hierarchical", "--dim", 30],
-    dict(particles=7, steps=60, batch=10, adjust=True, init_theta=0.5),
+    dict(algorithm="pgd", particles=7, steps=60, batch=10, adjust=True, init_theta=0.5),
 )
 
 
@@ -104,7 +123,7 @@ def test_groups_have_names_and_shapes(cli, tmp_path):
     """Each observation is a group; the arrays of a fit and of the command line's file are the same."""
     model = motes.Hierarchical.generate(dim=5)
     assert (model.d_x, model.groups, len(model.group_names)) == (1, 5, 5) and "groups=5" in repr(model)
-    settings = dict(particles=4, steps=20)
+    settings = dict(algorithm="pgd", particles=4, steps=20, no_assess=True)
     fit = motes.fit(model, **settings, progress=False)
     cli("fit", "hierarchical", "--dim", 5, *flags(settings), "--out", tmp_path / "there", "--no-report")
     with np.load(tmp_path / "there" / "posterior.npz") as there:
@@ -122,9 +141,10 @@ def test_groups_have_names_and_shapes(cli, tmp_path):
         motes.Hierarchical.generate(dim=5, groups=3)
 
 
-def test_defaults_of_the_command_line_are_had_by_none(cli, tmp_path):
+def test_defaults_are_those_of_the_command_line(cli, tmp_path):
     cli("fit", "hierarchical", "--out", tmp_path / "there", "--no-report")
-    fit = motes.fit(motes.Hierarchical.generate(), particles=None, steps=None, progress=False)
+    fit = motes.fit(motes.Hierarchical.generate(), progress=False)
+    assert fit.settings["algorithm"] == "auto" and fit.ok
     fit.save(tmp_path / "here", report=False)
     assert_same(tmp_path / "there", tmp_path / "here")
 
@@ -134,7 +154,7 @@ def test_arrays_equal_the_file_they_came_from(cli, tmp_path):
     table = [row for row in table if not {"", "?", "NA"} & set(row)]
     X, y = np.array([row[1:-1] for row in table], dtype=float), [row[-1] for row in table]
     model = motes.LogisticRegression(X, y, standardize=True, test_fraction=0.2)
-    settings = dict(particles=12, steps=40)
+    settings = dict(algorithm="pgd", particles=12, steps=40, no_assess=True)
     here = motes.fit(model, **settings, progress=False)
     there = motes.fit(motes.LogisticRegression.wisconsin(), **settings, progress=False)
     np.testing.assert_array_equal(here.particles, there.particles)
@@ -150,7 +170,7 @@ def test_runs_of_arrays_are_interchangeable(kind, rows, cli, tmp_path):
         "bnn": lambda: motes.BayesianNeuralNetwork(X, np.array(["a", "b, or c"])[y], hidden=3, standardize=True),
         "hierarchical": lambda: motes.Hierarchical(X[:, 0]),
     }[kind]()
-    settings = dict(particles=6, steps=20, burn_in=10, progress=False)
+    settings = dict(algorithm="pgd", particles=6, steps=20, burn_in=10, no_assess=True, progress=False)
     fit = motes.fit(model, **settings)
     fit.save(tmp_path / "a")
     assert (tmp_path / "a" / "report.html").exists()
@@ -183,7 +203,8 @@ def test_runs_of_arrays_are_interchangeable(kind, rows, cli, tmp_path):
 def test_a_run_of_the_command_line_goes_on_here(cli, tmp_path):
     a, b = tmp_path / "a", tmp_path / "b"
     for out, steps in [(a, 30), (b, 80)]:
-        cli("fit", "logistic", "--particles", 5, "--steps", steps, "--burn-in", 10, "--out", out, "--no-report")
+        sizes = ["--algorithm", "pgd", "--particles", 5, "--steps", steps, "--burn-in", 10]
+        cli("fit", "logistic", *sizes, "--out", out, "--no-report")
     fit = motes.load(a)
     assert fit.complete and fit.k == 30
     longer = fit.resume(80, progress=False, report=False)
@@ -194,5 +215,35 @@ def test_a_run_of_the_command_line_goes_on_here(cli, tmp_path):
 
 def test_threads_do_not_matter():
     model = motes.LogisticRegression.wisconsin()
-    one, two = (motes.fit(model, particles=50, steps=20, threads=t, progress=False) for t in (1, 2))
-    np.testing.assert_array_equal(one.particles, two.particles)
+    for settings in [dict(algorithm="pgd", particles=50, steps=20), dict(tolerance=0.1)]:
+        one, two = (motes.fit(model, **settings, threads=t, progress=False) for t in (1, 2))
+        np.testing.assert_array_equal(one.particles, two.particles)
+        np.testing.assert_array_equal(one.se, two.se)
+
+
+def test_a_smaller_tolerance_goes_on_in_a_directory(cli, tmp_path):
+    """Here, there, and in one go: the same bits."""
+    model, dirs = motes.Hierarchical.generate(dim=30), [tmp_path / name for name in "abc"]
+    for dir in dirs[:2]:
+        motes.fit(model, tolerance=0.2, out=dir, report=False, progress=False)
+    here = motes.resume(dirs[0], tolerance=0.05, report=False, progress=False)
+    cli("resume", dirs[1], "--tolerance", 0.05, "--no-report")
+    whole = motes.fit(model, tolerance=0.05, out=dirs[2], report=False, progress=False)
+    assert_same(dirs[0], dirs[1])
+    assert_same(dirs[0], dirs[2])
+    np.testing.assert_array_equal(here.theta_mean, whole.theta_mean)
+    assert here.mc_error[0] <= 0.05 * here.se[0] and here.path == str(dirs[0])
+    with pytest.raises(ValueError, match="tolerance=0.1 is not below 0.05, which was asked for before"):
+        here.resume(tolerance=0.1, progress=False)
+    with pytest.raises(ValueError, match="max_evaluations=7 is not above 15000"):
+        motes.resume(dirs[0], max_evaluations=7, progress=False)
+    with pytest.raises(ValueError, match="auto finds its own length; leave steps out"):
+        here.resume(1000, progress=False)
+    memory = motes.fit(model, tolerance=0.2, progress=False)
+    memory.save(tmp_path / "saved", report=False)
+    for fit in [memory, motes.load(tmp_path / "saved")]:
+        with pytest.raises(ValueError, match="has not kept where theta's stage ended.*fit .* again with tolerance"):
+            fit.resume(tolerance=0.1, progress=False)
+    steps = motes.fit(model, "pgd", particles=3, steps=10, progress=False)
+    with pytest.raises(ValueError, match="are for auto, and pgd makes the steps it is asked for; give steps"):
+        steps.resume(tolerance=0.1, progress=False)

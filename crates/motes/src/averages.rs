@@ -94,41 +94,54 @@ impl Averages {
             return;
         }
         let (n, d, Leaves { particles, count }) = (cloud.n(), self.d, self.leaves);
+        // Cells lie one behind the other in the cloud, too, and have as many numbers each; the last leaf may have fewer.
+        let (x, of_cell) = (cloud.as_slice(), d * if count > 1 { particles } else { n });
         let tile = if d > NARROW { TILE } else { TILE / d * d };
-        let parallel = cloud.as_slice().len() as f64 * 0.5 > INLINE_NANOSECONDS && self.x.len() > tile;
+        let parallel = x.len() as f64 * 0.5 > INLINE_NANOSECONDS && self.x.len() > tile;
         let counts = &self.counts;
         let arrays = ((&mut self.shift[..], tile), (&mut self.x[..], tile), (&mut self.x2[..], tile));
         let Ok(()) = for_each3(parallel, arrays.0, arrays.1, arrays.2, |t, shift, sums, squares| {
+            if d <= NARROW {
+                let cells = t * (tile / d)..counts.len().min((t + 1) * (tile / d));
+                let x = &x[x.len().min(cells.start * of_cell)..x.len().min(cells.end * of_cell)];
+                add_cells(x, of_cell, d, &counts[cells], shift, sums, squares);
+                return Ok::<_, std::convert::Infallible>(());
+            }
             // A tile may begin and end inside a cell, or hold many.
             let (mut from, end) = (t * tile, t * tile + sums.len());
             while from < end {
                 let (cell, first) = (from / d, from % d);
                 let width = (d - first).min(end - from);
                 let here = from - t * tile..from - t * tile + width;
-                let (group, leaf) = (cell / count, cell % count);
-                let rows = leaf * particles..((leaf + 1) * particles).min(n);
-                if rows.start < rows.end {
-                    let x = &cloud.group(group)[rows.start * d..rows.end * d];
+                let x = &x[x.len().min(cell * of_cell)..x.len().min((cell + 1) * of_cell)];
+                if !x.is_empty() {
                     let (shift, sums, squares) =
                         (&mut shift[here.clone()], &mut sums[here.clone()], &mut squares[here]);
-                    add_cell(x, d, first, counts[cell] == 0.0, shift, sums, squares);
+                    add_wide(x, d, first, counts[cell], shift, sums, squares);
                 }
                 from += width;
             }
-            Ok::<_, std::convert::Infallible>(())
+            Ok(())
         });
-        for (cell, total) in self.counts.iter_mut().enumerate() {
-            let leaf = cell % count;
+        if count == 1 {
+            self.counts.iter_mut().for_each(|total| *total += n as f64);
+            return;
+        }
+        for (leaf, total) in self.counts.iter_mut().enumerate() {
             *total += (n.min((leaf + 1) * particles) - n.min(leaf * particles)) as f64;
         }
     }
 
     /// Adds one group of a cloud in which each group is one leaf.
     fn add_group<F: Real>(&mut self, cloud: &Cloud<F>, g: usize) {
-        let (d, cell) = (self.d, g * self.d..(g + 1) * self.d);
+        let (d, x, cell) = (self.d, cloud.group(g), g * self.d..(g + 1) * self.d);
         let [shift, sums, squares] =
             [&mut self.shift, &mut self.x, &mut self.x2].map(|array| &mut array[cell.clone()]);
-        add_cell(cloud.group(g), d, 0, self.counts[g] == 0.0, shift, sums, squares);
+        if d > NARROW {
+            add_wide(x, d, 0, self.counts[g], shift, sums, squares);
+        } else {
+            add_cells(x, x.len(), d, &self.counts[g..=g], shift, sums, squares);
+        }
         self.counts[g] += cloud.n() as f64;
     }
 
@@ -186,24 +199,20 @@ impl Moments {
     }
 }
 
-/// Adds columns `first..first + sums.len()` of the rows of a cell.
-fn add_cell<F: Real>(
+/// Adds columns `first..first + sums.len()` of the rows of a cell, which has so many so far.
+fn add_wide<F: Real>(
     x: &[F],
     d: usize,
     first: usize,
-    is_new: bool,
+    count: f64,
     shift: &mut [f64],
     sums: &mut [f64],
     squares: &mut [f64],
 ) {
-    if is_new {
+    if count == 0.0 {
         shift.iter_mut().zip(&x[first..]).for_each(|(shift, x)| *shift = x.f64());
     }
-    if d > NARROW {
-        add_columns(x, d, first, shift, sums, squares);
-    } else {
-        add_narrow(x, d, shift, sums, squares);
-    }
+    add_columns(x, d, first, shift, sums, squares);
 }
 
 dispatch! {
@@ -246,10 +255,127 @@ fn columns_kernel<F: Real, const FMA: bool>(
 }
 
 dispatch! {
-    /// The same for all columns of a cloud with at most `NARROW` of them: lane j holds coordinate j mod d.
-    fn add_narrow<F: Real>(x: &[F], d: usize, shift: &[f64], sums: &mut [f64], squares: &mut [f64]) = narrow_kernel
+    /// Adds all rows of some cells with at most `NARROW` columns, `of_cell` numbers to each, all in one call: there may be a
+    /// cell for every few numbers.
+    fn add_cells<F: Real>(x: &[F], of_cell: usize, d: usize, counts: &[f64], shift: &mut [f64], sums: &mut [f64], squares: &mut [f64])
+        = cells_kernel
 }
 
+#[inline(always)]
+fn cells_kernel<F: Real, const FMA: bool>(
+    x: &[F],
+    of_cell: usize,
+    d: usize,
+    counts: &[f64],
+    shift: &mut [f64],
+    sums: &mut [f64],
+    squares: &mut [f64],
+) {
+    let mut some_are_new = false;
+    counts.iter().for_each(|count| some_are_new |= *count == 0.0);
+    if some_are_new {
+        for ((x, shift), count) in x.chunks(of_cell).zip(shift.chunks_exact_mut(d)).zip(counts) {
+            if *count == 0.0 {
+                shift.iter_mut().zip(x).for_each(|(shift, x)| *shift = x.f64());
+            }
+        }
+    }
+    if d == 1 {
+        return add_singles(x, of_cell, shift, sums, squares);
+    }
+    let cells = shift.chunks_exact(d).zip(sums.chunks_exact_mut(d)).zip(squares.chunks_exact_mut(d));
+    for (x, ((shift, sums), squares)) in x.chunks(of_cell).zip(cells) {
+        narrow_kernel::<F, FMA>(x, d, shift, sums, squares);
+    }
+}
+
+/// Cells of one column with n rows: lanes run over the rows, or over the cells where the rows are few.
+#[inline(always)]
+fn add_singles<F: Real>(x: &[F], n: usize, shift: &[f64], sums: &mut [f64], squares: &mut [f64]) {
+    let mut done = 0;
+    if n < NARROW {
+        let cells = shift.as_chunks::<4>().0.iter().zip(sums.as_chunks_mut::<4>().0);
+        let cells = cells.zip(squares.as_chunks_mut::<4>().0);
+        for (x, ((shift, sums), squares)) in x.chunks_exact(4 * n).zip(cells) {
+            add_four(x, n, shift, sums, squares);
+            done += 4;
+        }
+    }
+    let cells = shift[done..].iter().zip(&mut sums[done..]).zip(&mut squares[done..]);
+    for (x, ((shift, sum), square)) in x[done * n..].chunks(n).zip(cells) {
+        let rest = add_single::<F, NARROW>(x, *shift, sum, square);
+        let rest = add_single::<F, 4>(rest, *shift, sum, square);
+        for x in rest {
+            let v = x.f64() - *shift;
+            *sum += v;
+            *square += v * v;
+        }
+    }
+}
+
+/// Adds what fills the lanes of a cell, and returns the rest.
+#[inline(always)]
+fn add_single<'a, F: Real, const LANES: usize>(
+    x: &'a [F],
+    shift: f64,
+    sum: &mut f64,
+    square: &mut f64,
+) -> &'a [F] {
+    let (rows, rest) = x.as_chunks::<LANES>();
+    if !rows.is_empty() {
+        let (mut s1, mut s2) = ([0.0f64; LANES], [0.0f64; LANES]);
+        for row in rows {
+            for j in 0..LANES {
+                let v = row[j].f64() - shift;
+                s1[j] += v;
+                s2[j] += v * v;
+            }
+        }
+        *sum += total(s1);
+        *square += total(s2);
+    }
+    rest
+}
+
+/// Apart, for the reason of [`fold_lanes`].
+#[inline(never)]
+fn total<const LANES: usize>(lanes: [f64; LANES]) -> f64 {
+    sum_lanes(lanes)
+}
+
+/// Four cells of n rows at once, with the bits of one by one.
+#[inline(always)]
+fn add_four<F: Real>(x: &[F], n: usize, shift: &[f64; 4], sums: &mut [f64; 4], squares: &mut [f64; 4]) {
+    let x = [&x[..n], &x[n..2 * n], &x[2 * n..3 * n], &x[3 * n..4 * n]];
+    let (mut s1, mut s2) = ([[0.0; 4]; 4], [[0.0; 4]; 4]);
+    let mut i = 0;
+    while i + 4 <= n {
+        for lane in 0..4 {
+            for c in 0..4 {
+                let v = x[c][i + lane].f64() - shift[c];
+                s1[lane][c] += v;
+                s2[lane][c] += v * v;
+            }
+        }
+        i += 4;
+    }
+    if i > 0 {
+        for c in 0..4 {
+            sums[c] += (s1[0][c] + s1[2][c]) + (s1[1][c] + s1[3][c]);
+            squares[c] += (s2[0][c] + s2[2][c]) + (s2[1][c] + s2[3][c]);
+        }
+    }
+    while i < n {
+        for c in 0..4 {
+            let v = x[c][i].f64() - shift[c];
+            sums[c] += v;
+            squares[c] += v * v;
+        }
+        i += 1;
+    }
+}
+
+/// Adds all rows of a cloud with at most `NARROW` columns, and more than one: lane j holds coordinate j mod d.
 #[inline(always)]
 fn narrow_kernel<F: Real, const FMA: bool>(
     x: &[F],
@@ -258,7 +384,7 @@ fn narrow_kernel<F: Real, const FMA: bool>(
     sums: &mut [f64],
     squares: &mut [f64],
 ) {
-    // A power of two is a whole number of rows of 1, 2, 4, 8 or 16, in registers; other widths take what fits.
+    // A power of two is a whole number of rows of 2, 4, 8 or 16, in registers; other widths take what fits.
     let rest = if d.is_power_of_two() {
         add_lanes::<F, NARROW>(x, d, NARROW, shift, sums, squares)
     } else {
@@ -311,10 +437,6 @@ fn add_lanes<'a, F: Real, const LANES: usize>(
 /// additions want them, and not in fours.
 #[inline(never)]
 fn fold_lanes<const LANES: usize>(lanes: &mut [f64; LANES], used: usize, d: usize, sums: &mut [f64]) {
-    if d == 1 {
-        sums[0] += sum_lanes(*lanes);
-        return;
-    }
     let mut n = used;
     // By halves while they hold whole rows: one addition after the other would take as long as a small step.
     while d.is_power_of_two() && n > d {

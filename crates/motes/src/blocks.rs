@@ -49,6 +49,9 @@ pub fn for_each2<A: Send, B: Send, E: Send>(
     (b, b_chunk): (&mut [B], usize),
     f: impl Fn(usize, &mut [A], &mut [B]) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
+    if (1..=a_chunk).contains(&a.len()) && (1..=b_chunk).contains(&b.len()) {
+        return f(0, a, b); // without the divisions that cutting takes: small steps are made of as much
+    }
     if !parallel {
         let mut pairs = a.chunks_mut(a_chunk).zip(b.chunks_mut(b_chunk)).enumerate();
         return pairs.try_for_each(|(i, (a, b))| f(i, a, b));
@@ -65,12 +68,38 @@ pub fn for_each3<A: Send, B: Send, C: Send, E: Send>(
     (c, c_chunk): (&mut [C], usize),
     f: impl Fn(usize, &mut [A], &mut [B], &mut [C]) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
+    if [(a.len(), a_chunk), (b.len(), b_chunk), (c.len(), c_chunk)]
+        .iter()
+        .all(|(len, chunk)| (1..=*chunk).contains(len))
+    {
+        return f(0, a, b, c);
+    }
     if !parallel {
         let chunks = a.chunks_mut(a_chunk).zip(b.chunks_mut(b_chunk)).zip(c.chunks_mut(c_chunk));
         return chunks.enumerate().try_for_each(|(i, ((a, b), c))| f(i, a, b, c));
     }
     let chunks = a.par_chunks_mut(a_chunk).zip(b.par_chunks_mut(b_chunk)).zip(c.par_chunks_mut(c_chunk));
     lowest_error(chunks.enumerate().map(|(i, ((a, b), c))| (i, f(i, a, b, c))))
+}
+
+/// Calls `f(block, a, b, c, d, e)` for each five chunks, as [`for_each2`] does.
+pub fn for_each5<A: Send, B: Send, C: Send, D: Send, E: Send, Fault: Send>(
+    parallel: bool,
+    (a, a_chunk): (&mut [A], usize),
+    (b, b_chunk): (&mut [B], usize),
+    (c, c_chunk): (&mut [C], usize),
+    (d, d_chunk): (&mut [D], usize),
+    (e, e_chunk): (&mut [E], usize),
+    f: impl Fn(usize, &mut [A], &mut [B], &mut [C], &mut [D], &mut [E]) -> Result<(), Fault> + Sync,
+) -> Result<(), Fault> {
+    if !parallel {
+        let chunks = a.chunks_mut(a_chunk).zip(b.chunks_mut(b_chunk)).zip(c.chunks_mut(c_chunk));
+        let mut chunks = chunks.zip(d.chunks_mut(d_chunk)).zip(e.chunks_mut(e_chunk)).enumerate();
+        return chunks.try_for_each(|(i, ((((a, b), c), d), e))| f(i, a, b, c, d, e));
+    }
+    let chunks = a.par_chunks_mut(a_chunk).zip(b.par_chunks_mut(b_chunk)).zip(c.par_chunks_mut(c_chunk));
+    let chunks = chunks.zip(d.par_chunks_mut(d_chunk)).zip(e.par_chunks_mut(e_chunk));
+    lowest_error(chunks.enumerate().map(|(i, ((((a, b), c), d), e))| (i, f(i, a, b, c, d, e))))
 }
 
 /// Calls `f(block, a)` for each chunk of `a_chunk` elements, as [`for_each2`] does.
@@ -106,7 +135,9 @@ impl<W> PerWorker<W> {
 
     /// The calling worker's own workspace.
     pub fn get(&self) -> MutexGuard<'_, W> {
-        let worker = rayon::current_thread_index().unwrap_or(0) % self.0.len();
+        let worker = rayon::current_thread_index().unwrap_or(0);
+        // A division takes as long as the rest of this.
+        let worker = if worker < self.0.len() { worker } else { worker % self.0.len() };
         self.0[worker].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -115,11 +146,16 @@ impl<W> PerWorker<W> {
 /// these pairs, and so on. A part of the slots that is a node of the tree can be added up by itself, wherever the others are,
 /// and the total has the same bits.
 pub fn sum_slots(slots: &mut [f64], width: usize) -> &mut [f64] {
+    join_slots(slots, width, |from, into| into.iter_mut().zip(from).for_each(|(i, f)| *i += f))
+}
+
+/// Joins the slots in the first one by the same tree, in a way of the caller's: `join(from, into)`.
+pub fn join_slots(slots: &mut [f64], width: usize, join: impl Fn(&[f64], &mut [f64])) -> &mut [f64] {
     let mut stride = width;
     while stride < slots.len() {
         for pair in slots.chunks_mut(2 * stride).filter(|pair| pair.len() > stride) {
             let (left, right) = pair.split_at_mut(stride);
-            left[..width].iter_mut().zip(&right[..width]).for_each(|(l, r)| *l += r);
+            join(&right[..width], &mut left[..width]);
         }
         stride *= 2;
     }

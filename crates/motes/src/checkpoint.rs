@@ -14,8 +14,9 @@ use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde::{Deserialize, Serialize};
 
 use crate::files::{Durable, sweep, write_atomically};
+use crate::sentence::foreign_path;
 use crate::state::{Array, Values, ValuesMut};
-use crate::{Acceptance, Error, Real, State, Ticker, instruction_set};
+use crate::{Acceptance, Error, Real, State, Ticker, auto, instruction_set};
 
 /// The number of the arithmetic: runs of one number give the same bits, so that a checkpoint of another cannot go on here.
 pub const ARITHMETIC: u32 = 4;
@@ -49,6 +50,8 @@ pub struct Header {
     batch_count: u64,
     kept_every: u64,
     acceptance: Acceptance,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    auto: Option<auto::Progress>,
 }
 
 impl Header {
@@ -69,6 +72,7 @@ impl Header {
             batch_count: state.batches.count,
             kept_every: state.kept.every,
             acceptance: state.acceptance.clone(),
+            auto: state.auto.as_ref().map(|auto| auto.stand()),
         }
     }
 }
@@ -206,8 +210,9 @@ pub fn decode<F: Real>(input: impl Read, state: &mut State<F>) -> Result<Header,
         ));
     }
     let other = "does not fit this run's settings";
+    let same_kind = header.auto.is_some() == state.auto.is_some();
     let mut arrays = state.arrays_mut();
-    if header.precision != F::NAME || metadata.tensors().len() != arrays.len() + 1 {
+    if !same_kind || header.precision != F::NAME || metadata.tensors().len() != arrays.len() + 1 {
         return Err(other.into());
     }
     let (mut loaded, mut end) = (Vec::with_capacity(arrays.len()), 0);
@@ -245,6 +250,9 @@ pub fn decode<F: Real>(input: impl Read, state: &mut State<F>) -> Result<Header,
     state.batches.count = header.batch_count;
     state.kept.every = header.kept_every;
     state.acceptance = header.acceptance.clone();
+    if let (Some(auto), Some(progress)) = (&mut state.auto, &header.auto) {
+        auto.restore(progress.clone());
+    }
     Ok(header)
 }
 
@@ -312,7 +320,7 @@ impl Generations {
                         "put back the config.toml and the motes that it was written with, or `fit-again()`";
                     return Err(Error::File { path, problem: format!("{problem}; {remedy}") });
                 }
-                Err(problem) => warnings.push(format!("{} {problem}", path.display())),
+                Err(problem) => warnings.push(format!("{} {problem}", foreign_path(&path))),
             }
         }
         Ok((None, warnings))

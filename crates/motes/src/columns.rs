@@ -31,8 +31,24 @@ pub enum Cell {
 }
 
 /// All columns, in their order.
-pub fn all<F: Real>() -> [Column<F>; 3] {
+pub fn all<F: Real>() -> [Column<F>; 5] {
     [
+        Column {
+            name: "stage",
+            title: "Stage",
+            meaning: "1 while theta is searched for, 2 while it is averaged, 3 while the posterior is sampled",
+            averaged: false,
+            recorded: |settings| settings.composition().ends_itself(),
+            value: |info| info.fit.map_or(Cell::Empty, |fit| Cell::Count(fit.stage.number())),
+        },
+        Column {
+            name: "evaluations",
+            title: "Evaluations",
+            meaning: "evaluations of value and gradients so far, for each particle",
+            averaged: false,
+            recorded: |settings| settings.composition().ends_itself(),
+            value: |info| info.fit.map_or(Cell::Empty, |fit| Cell::Number(fit.evaluations)),
+        },
         Column {
             name: "h",
             title: "Step size",

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::printable::{Number, one_line};
+use crate::sentence::{foreign, foreign_path};
 
 /// Any failure of the library.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +12,7 @@ pub enum Error {
     #[error("{0}")]
     Settings(String),
     /// The algorithm needs something that the model does not give.
-    #[error("{algorithm} needs {piece}, which the model {model} does not give; {remedy}")]
+    #[error("{algorithm} needs {piece}, which the model {} does not give; {remedy}", foreign(model))]
     Missing {
         /// The algorithm that asked.
         algorithm: String,
@@ -79,7 +80,7 @@ pub enum Error {
         source: ModelError,
     },
     /// Reading or writing failed.
-    #[error("cannot {action} {}: {source}; {remedy}", path.display())]
+    #[error("cannot {action} {}: {source}; {remedy}", foreign_path(path))]
     Io {
         /// What was tried, as a verb.
         action: &'static str,
@@ -94,7 +95,7 @@ pub enum Error {
     #[error("the step was stopped; the run can go on from where it stands")]
     Stopped,
     /// A file that is there but cannot be trusted.
-    #[error("{} {problem}", path.display())]
+    #[error("{} {problem}", foreign_path(path))]
     File {
         /// The file.
         path: PathBuf,

@@ -50,10 +50,7 @@ impl<F: Real> KeptClouds<F> {
     /// or for fewer than were planned, keeps what a run of these steps would have kept.
     pub fn capacity(settings: &Settings, width: usize) -> usize {
         let capacity = MAX_PARTICLES.min(MAX_BYTES / (width * size_of::<F>()).max(1));
-        // Of a batch of groups that are drawn afresh, the cloud holds others from steps long past: nothing to keep.
-        let stale = settings.batch.is_some() && settings.composition().draws_afresh();
-        let keeps = settings.averages_clouds() && !stale;
-        if keeps && capacity >= settings.max_particles() { capacity } else { 0 }
+        if settings.clouds_can_be_kept() && capacity >= settings.max_particles() { capacity } else { 0 }
     }
 
     /// How many numbers may be kept.

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use crate::algorithms::Composition;
+use crate::algorithms::{Collect, Composition};
 use crate::blocks::{PerWorker, for_each, sum_slots};
 use crate::moves::langevin::Trouble;
 use crate::noise::Noise;
@@ -16,6 +16,10 @@ use crate::{At, Error, Model, ModelError, Real, Stop, Want};
 pub(crate) struct Kit<'m, F: Real> {
     pub model: &'m dyn Model<F>,
     pub composition: Composition,
+    /// What follows from these two, and is asked for at every step.
+    pub d: usize,
+    pub theta_first: bool,
+    pub collect: Collect,
     pub noise: Noise,
     pub accept: Noise,
     pub on_theta: Noise,
@@ -115,6 +119,7 @@ impl<F: Real> Kit<'_, F> {
 
     /// Asks the model, and has it write into `sums`, where given, a block's share of what moves theta and of what the model
     /// wants in the trace. Nothing that moves theta is collected anywhere else.
+    #[inline(always)] // so that what is asked is written where the model reads it, and not copied on the way
     pub fn ask<'a>(
         &self,
         at: At<'_, F>,
@@ -122,7 +127,7 @@ impl<F: Real> Kit<'_, F> {
         sums: Option<&'a mut [f64]>,
     ) -> Result<(), ModelError> {
         let Some(sums) = sums else {
-            return if want.is_empty() { Ok(()) } else { self.model.evaluate(at, want) };
+            return self.evaluate(at, want);
         };
         let d = at.theta.len();
         let (sums, scalars) = sums.split_at_mut(self.sums_len);
@@ -141,16 +146,22 @@ impl<F: Real> Kit<'_, F> {
                     m.statistics(at, &mut sums[..m.statistics_len()])?;
                 }
             }
-            Rule::ExactEm => {}
+            Rule::ExactEm | Rule::Louis => {}
         }
         if self.model.buffers() == 0 {
-            return if want.is_empty() { Ok(()) } else { self.model.evaluate(at, want) };
+            return self.evaluate(at, want);
         }
         let mut buffers = self.new_buffers();
         let Want { log_density, grad_x, grad_theta, scores, hessian, scalars, scratch, .. } = want;
         let buffers = Some(&mut buffers[..]);
         let want = Want { log_density, grad_x, grad_theta, scores, hessian, buffers, scalars, scratch };
         self.model.evaluate(at, want)
+    }
+
+    /// Asks the model, if there is anything to ask.
+    #[inline(always)]
+    fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
+        if want.grad_x.is_none() && want.is_empty() { Ok(()) } else { self.model.evaluate(at, want) }
     }
 
     pub fn new_buffers(&self) -> MutexGuard<'_, Vec<f64>> {
@@ -166,18 +177,9 @@ impl<F: Real> Kit<'_, F> {
         x: &[F],
         slots: &mut [f64],
     ) -> Result<(), Trouble> {
-        let (blocks, d) = (self.blocks, self.model.d_x());
+        let blocks = self.blocks;
         for_each(blocks.parallel, (&mut slots[..blocks.count * self.width], self.width), |b, slot| {
-            let rows = blocks.range(b);
-            let at = At {
-                theta,
-                buffers,
-                groups: blocks.groups_of(b, chosen.groups).0,
-                x: &x[rows.start * d..rows.end * d],
-                terms: chosen.terms,
-                parallel: blocks.count == 1,
-                stop: self.stop,
-            };
+            let at = At { buffers, terms: chosen.terms, ..blocks.at(b, theta, chosen.groups, x, self.stop) };
             let worker = &mut *self.workers.get();
             self.ask(at, Want::nothing(&mut worker.scratch), Some(self.summed(slot)))?;
             Ok(())
@@ -241,19 +243,13 @@ impl<F: Real> Kit<'_, F> {
         slots: &mut [f64],
         theta: &mut [f64],
     ) -> Result<(), Error> {
-        let (model, d, n, blocks) = (self.model, self.model.d_x(), self.blocks.n, self.blocks);
+        let (model, n, blocks) = (self.model, self.blocks.n, self.blocks);
         let width = theta.len();
         let slots = &mut slots[..blocks.count * width];
         let mean_gradient = |theta: &[f64], out: &mut [f64]| {
             for_each(blocks.parallel, (&mut *slots, width), |b, slot| {
-                let rows = blocks.range(b);
                 let worker = &mut *self.workers.get();
-                let at = At {
-                    groups: blocks.groups_of(b, chosen.groups).0,
-                    parallel: blocks.count == 1,
-                    stop: self.stop,
-                    ..At::new(theta, &x[rows.start * d..rows.end * d])
-                };
+                let at = blocks.at(b, theta, chosen.groups, x, self.stop);
                 model.evaluate(at, Want { grad_theta: Some(slot), ..Want::nothing(&mut worker.scratch) })
             })?;
             let sums = sum_slots(slots, width);

@@ -5,6 +5,7 @@
 //! [`record::RunDirectory`]. All of it happens inside [`Pool::install`], and none of it depends on the number of threads.
 
 pub mod algorithms;
+pub mod auto;
 pub mod averages;
 pub mod batches;
 pub mod blocks;

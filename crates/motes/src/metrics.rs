@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::averages::Leaves;
+use crate::blocks::join_slots;
 use crate::model::Predictive;
 use crate::settings::Settings;
 use crate::{Cloud, Measured, Model, Real};
@@ -22,16 +23,7 @@ pub(crate) fn accumulate<F: Real>(
 
 /// What all leaves remember together, in the first: they are merged by a binary tree over their numbers.
 pub(crate) fn merged<'a, F: Real>(predictive: &dyn Predictive<F>, memory: &'a mut [f64]) -> &'a [f64] {
-    let len = predictive.state_len();
-    let mut stride = len;
-    while stride < memory.len() {
-        for pair in memory.chunks_mut(2 * stride).filter(|pair| pair.len() > stride) {
-            let (left, right) = pair.split_at_mut(stride);
-            predictive.merge(&right[..len], &mut left[..len]);
-        }
-        stride *= 2;
-    }
-    &memory[..len]
+    join_slots(memory, predictive.state_len(), |from, into| predictive.merge(from, into))
 }
 
 /// Test metrics, and the time they take: it is not the algorithm's.

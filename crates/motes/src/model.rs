@@ -188,6 +188,12 @@ pub trait Model<F: Real>: Send + Sync {
         Gives::default()
     }
 
+    /// What the log densities of all groups together leave out, if the model knows it: with it they are log p_theta(x, y), to the
+    /// last constant. It depends on neither theta nor x.
+    fn left_out(&self) -> Option<f64> {
+        None
+    }
+
     /// Writes the theta that a run starts from unless it is told another, and the buffers; they come filled with zeros.
     fn start(&self, _seed: u64, _theta: &mut [f64], _buffers: &mut [f64]) {}
 

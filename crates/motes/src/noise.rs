@@ -49,6 +49,18 @@ pub enum Purpose {
     Encoder = 19,
     /// The initial weights of a network.
     Weights = 20,
+    /// The velocities of Hamiltonian moves.
+    Hamiltonian = 21,
+    /// Acceptance of Hamiltonian moves.
+    HamiltonianAccept = 22,
+    /// Lengths of Hamiltonian moves.
+    Trajectory = 23,
+    /// Particles that replace others that do not move.
+    Stuck = 24,
+    /// The starts of particles around zero.
+    Start = 25,
+    /// Draws of Gaussians for the log-likelihood.
+    Evidence = 26,
 }
 
 /// A family of independent draws, addressed by step and index.

@@ -9,6 +9,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
 use crate::Real;
+use crate::sentence::foreign;
 
 /// Writes arrays one after the other.
 pub struct NpzWriter<W: Write + Seek>(ZipWriter<FirstError<W>>);
@@ -221,8 +222,9 @@ pub struct Array {
 /// Reads one array of an archive that Motes (or NumPy, in C order) has written.
 pub fn read_npz<R: Read + Seek>(reader: R, name: &str) -> Result<Array, String> {
     let mut archive = ZipArchive::new(reader).map_err(|e| format!("is not an npz archive ({e})"))?;
-    let mut entry =
-        archive.by_name(&format!("{name}.npy")).map_err(|e| format!("has no array '{name}' ({e})"))?;
+    let mut entry = archive
+        .by_name(&format!("{name}.npy"))
+        .map_err(|e| format!("has no array '{name}' ({})", foreign(e)))?;
     let mut bytes = Vec::new();
     entry.read_to_end(&mut bytes).map_err(|e| format!("has a damaged array '{name}' ({e})"))?;
     parse_npy(&bytes).map_err(|what| format!("has a damaged array '{name}' ({what})"))

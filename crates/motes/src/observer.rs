@@ -1,5 +1,6 @@
 //! Who may watch a run, and stop it.
 
+use crate::auto::Found;
 use crate::moves::Moves;
 use crate::{Cloud, Real, State};
 
@@ -24,6 +25,8 @@ pub struct StepInfo<'a, F> {
     /// What the theta-rule made of its sums over the cloud (gradients, Hessians or statistics), which are taken in a fixed
     /// order: equal bits here mean equal gradients. Empty before the first step.
     pub sums: &'a [f64],
+    /// What a fit by auto knows so far.
+    pub fit: Option<Found<'a>>,
     /// What the model wants in the trace, in the order of [`crate::Model::scalars`]; empty before the first step.
     pub scalars: &'a [f64],
 }
@@ -41,6 +44,7 @@ impl<'a, F: Real> StepInfo<'a, F> {
             metrics: None,
             metrics_time: std::time::Duration::ZERO,
             sums,
+            fit: state.auto.as_ref().map(|auto| auto.found()),
             scalars: &[],
         }
     }

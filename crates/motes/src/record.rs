@@ -107,11 +107,10 @@ impl RunDirectory {
     ) -> Result<(Option<Header>, Vec<String>), Error> {
         let (header, mut warnings) = Generations::new(checkpoint::directory(path)).load(state)?;
         let Some(header) = header else { return Ok((None, warnings)) };
-        if header.settings != settings_digest(settings, recording) || state.k > settings.steps {
-            return Err(Error::File {
-                path: path.join("config.toml"),
-                problem: "was changed since the checkpoint was written; put it back, or `fit-again()`".into(),
-            });
+        if header.settings != settings_digest(settings, recording)
+            || (state.auto.is_none() && state.k > settings.steps)
+        {
+            return Err(changed(path));
         }
         warnings.iter_mut().for_each(|warning| warning.push_str(": the older generation is used"));
         Ok((Some(header), warnings))
@@ -184,6 +183,49 @@ impl RunDirectory {
         self.generations.write(state, &header).map_err(|e| self.misplaced(e))?;
         self.due.written(began.elapsed());
         Ok(())
+    }
+
+    /// Keeps the state at the end of theta's stage, for a run that is to go on from there with another tolerance.
+    pub fn keep_theta<F: Real>(&mut self, state: &State<F>, spent: Duration) -> Result<(), Error> {
+        self.trace.sync()?;
+        let seconds = self.seconds_before + spent.as_secs_f64();
+        let header = Header::of(state, self.settings_digest, self.trace.bytes(), seconds);
+        let path = theta_file(&self.path);
+        let dir = path.parent().unwrap_or(&self.path);
+        std::fs::create_dir_all(dir).map_err(Error::write(dir))?;
+        write_atomically(&path, Durable::Yes, |out| checkpoint::encode(state, &header, out))
+            .map_err(|e| self.misplaced(e))
+    }
+
+    /// Opens the directory of a fit by auto and brings `state` to the end of theta's stage, from where it goes on with another
+    /// tolerance; `None` if it never came so far.
+    pub fn reopen<F: Real>(
+        path: &Path,
+        model: &dyn Model<F>,
+        settings: &Settings,
+        recording: Recording,
+        state: &mut State<F>,
+    ) -> Result<Option<Self>, Error> {
+        let mut trace = TraceFile::open(path)?;
+        let kept = theta_file(path);
+        let file = match File::open(&kept) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::read(&kept)(e)),
+        };
+        let header =
+            checkpoint::decode(BufReader::with_capacity(1 << 16, file), state).map_err(|problem| {
+                Error::File { path: kept.clone(), problem: format!("{problem}; `fit-again()`") }
+            })?;
+        if header.settings != settings_digest(settings, recording) {
+            return Err(changed(path));
+        }
+        if let Some(auto) = &mut state.auto {
+            auto.reopen();
+        }
+        trace.cut_back(header.trace_bytes)?;
+        Generations::new(checkpoint::directory(path)).forget_after(state.k)?;
+        Ok(Some(Self::open(path, trace, header.seconds, model, settings, recording)))
     }
 
     /// Writes the final checkpoint, `posterior.npz` and, last, `summary.json`.
@@ -292,9 +334,24 @@ pub fn trace_header<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Strin
     fields.join(",") + "\n"
 }
 
-/// The digest of all that the files depend on but the number of steps, which resuming may raise.
+fn changed(run: &Path) -> Error {
+    Error::File {
+        path: run.join("config.toml"),
+        problem: "was changed since the checkpoint was written; put it back, or `fit-again()`".into(),
+    }
+}
+
+/// Where the end of theta's stage is kept.
+fn theta_file(run: &Path) -> PathBuf {
+    checkpoint::directory(run).join("theta-stage.bin")
+}
+
+/// The digest of all that the files depend on but how long the run is, which resuming may change.
 fn settings_digest(settings: &Settings, recording: Recording) -> u32 {
-    let fixed = (Settings { steps: 0, ..settings.clone() }, recording.trace_every);
+    let length = Settings::default();
+    let (tolerance, max_evaluations) = (length.tolerance, length.max_evaluations);
+    let fixed =
+        (Settings { steps: 0, tolerance, max_evaluations, ..settings.clone() }, recording.trace_every);
     checkpoint::digest(&serde_json::to_string(&fixed).expect("settings are plain data"))
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::blocks::INLINE_NANOSECONDS;
 use crate::noise::Noise;
 use crate::ranks::{Ranks, share};
-use crate::{Model, Real};
+use crate::{At, Model, ModelError, Real, Stop, Want};
 
 /// How the rows of some groups, n to each, are cut into blocks: whole groups, or some particles of the only one.
 #[derive(Clone, Copy)]
@@ -28,12 +28,18 @@ impl Blocks {
         if ranks.size() == 1 {
             return all;
         }
-        let own = share(ranks.rank(), ranks.size(), all.count);
-        let rows = all.range(own.start).start..all.range(own.end.max(1) - 1).end;
+        let (own, rows) = all.part(ranks);
         let first = if groups > 1 { 0 } else { rows.start };
         let (groups, n) = if groups > 1 { (rows.len() / n, n) } else { (1, rows.len()) };
         let parallel = all.parallel && own.len() > 1;
         Blocks { groups, n, count: own.len(), parallel, first, ..all }
+    }
+
+    /// The blocks that belong to a rank, and their rows.
+    pub fn part(&self, ranks: &dyn Ranks) -> (Range<usize>, Range<usize>) {
+        let own = share(ranks.rank(), ranks.size(), self.count);
+        let rows = self.range(own.start).start..self.range(own.end.max(1) - 1).end;
+        (own, rows)
     }
 
     pub fn new<F: Real>(model: &dyn Model<F>, groups: usize, n: usize) -> Self {
@@ -55,6 +61,24 @@ impl Blocks {
         b * self.rows..((b + 1) * self.rows).min(self.groups * self.n)
     }
 
+    /// Where block b of the rows x of some groups is evaluated, on all data.
+    pub fn at<'a, F: Real>(
+        &self,
+        b: usize,
+        theta: &'a [f64],
+        groups: &'a [u32],
+        x: &'a [F],
+        stop: Stop<'a>,
+    ) -> At<'a, F> {
+        let (rows, d) = (self.range(b), x.len() / (self.groups * self.n));
+        At {
+            groups: self.groups_of(b, groups).0,
+            parallel: self.count == 1,
+            stop,
+            ..At::new(theta, &x[rows.start * d..rows.end * d])
+        }
+    }
+
     /// The groups of block b, and the number of its first particle in the first of them.
     pub fn groups_of<'a>(&self, b: usize, groups: &'a [u32]) -> (&'a [u32], usize) {
         match self.groups {
@@ -65,6 +89,53 @@ impl Blocks {
             }
         }
     }
+}
+
+/// Asks for gradients and log densities, as far as they are wanted. A row where the model has no value is `rejected`, with a
+/// gradient of zero and a log density of -inf; the others are evaluated all the same.
+#[inline]
+pub(crate) fn evaluate_rows<F: Real>(
+    model: &dyn Model<F>,
+    at: At<'_, F>,
+    mut grad: Option<&mut [F]>,
+    mut density: Option<&mut [f64]>,
+    scratch: &mut [F],
+    mut rejected: impl FnMut(usize),
+) -> Result<(), ModelError> {
+    let want = Want {
+        grad_x: grad.as_deref_mut(),
+        log_density: density.as_deref_mut(),
+        ..Want::nothing(&mut *scratch)
+    };
+    match model.evaluate(at, want) {
+        Err(ModelError::Reject(_)) => {}
+        other => return other,
+    }
+    // Which row it is, is seen one by one.
+    let d = model.d_x();
+    let rows = at.x.len() / d;
+    for i in 0..rows {
+        let (row, group) = (i * d..(i + 1) * d, i * at.groups.len() / rows);
+        let (mut grad, mut density) = (
+            grad.as_deref_mut().map(|grad| &mut grad[row.clone()]),
+            density.as_deref_mut().map(|l| &mut l[i..=i]),
+        );
+        let alone = At { groups: &at.groups[group..=group], x: &at.x[row.clone()], ..at };
+        let want = Want {
+            grad_x: grad.as_deref_mut(),
+            log_density: density.as_deref_mut(),
+            ..Want::nothing(&mut *scratch)
+        };
+        match model.evaluate(alone, want) {
+            Err(ModelError::Reject(_)) => {
+                grad.into_iter().for_each(|grad| grad.fill(F::of(0.0)));
+                density.into_iter().for_each(|density| density.fill(f64::NEG_INFINITY));
+                rejected(i);
+            }
+            other => other?,
+        }
+    }
+    Ok(())
 }
 
 /// Which draws belong to the rows of a block: row (g, n) has number g * N_max + n, however many particles there are now and
@@ -85,10 +156,12 @@ impl Numbers<'_> {
     /// The block's rows in runs of consecutive numbers: the number of the first, and which rows they are.
     pub fn runs(&self, rows: usize) -> impl Iterator<Item = (u64, Range<usize>)> + '_ {
         let each = if self.together { rows } else { rows / self.groups.len().max(1) }.max(1);
-        (0..rows / each).map(move |j| {
-            let number = u64::from(self.groups[j]) * self.most as u64 + self.first as u64;
-            (number, j * each..(j + 1) * each)
-        })
+        (0..rows / each).map(move |j| (self.number(j), j * each..(j + 1) * each))
+    }
+
+    /// The number of the first row of group j of the block.
+    fn number(&self, j: usize) -> u64 {
+        u64::from(self.groups[j]) * self.most as u64 + self.first as u64
     }
 
     /// Fills x with the standard normals of the rows.
@@ -99,6 +172,7 @@ impl Numbers<'_> {
     }
 
     /// Moves the rows by the Langevin kernel; false if any result is out of range.
+    #[inline(always)]
     pub fn langevin<F: Real>(
         &self,
         noise: &Noise,
@@ -108,6 +182,9 @@ impl Numbers<'_> {
         grad: &[F],
         h: f64,
     ) -> bool {
+        if self.together {
+            return F::langevin(noise, step, self.number(0) * d as u64, x, grad, h);
+        }
         let mut inside = true;
         for (number, rows) in self.runs(x.len() / d) {
             let row = rows.start * d..rows.end * d;

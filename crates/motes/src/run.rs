@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use crate::auto::{Averaging, Fitter, Stage};
 use crate::metrics::TestMetrics;
 use crate::moves::Move;
 use crate::moves::Moves;
 use crate::noise::{Noise, Purpose};
 use crate::record::RunDirectory;
 use crate::settings::Settings;
-use crate::step::{Plan, Stepper, Streams};
+use crate::step::{Plan, StepSizes, Stepper, Streams};
 use crate::{Error, Flow, Model, Observer, Real, State, StepInfo, Stop};
 
 /// How a run ended.
@@ -99,12 +100,15 @@ pub fn run_unless<F: Real>(
         sizes: &sizes(settings),
         encoder_rate: if composition.movement == Move::Fresh { settings.encoder_rate } else { 0.0 },
     };
-    let mut stepper = Stepper::new(model, composition, plan, stop)?;
+    let mut engine = match composition.ends_itself() {
+        true => Engine::Auto(Box::new(Fitter::new(model, settings, stop))),
+        false => Engine::Steps(Box::new(Stepper::new(model, composition, plan, stop)?)),
+    };
     let mut metrics = TestMetrics::new(model, settings, state.averages.leaves());
     let averages_clouds = composition.averages_clouds();
     let began = Instant::now();
     if state.k == 0 {
-        stepper.settle_theta(state, settings.step_size_at(0))?; // theta_0 = theta_*(X_0), where theta follows from the particles
+        engine.settle_theta(state, settings.step_size_at(0))?; // theta_0 = theta_*(X_0), where theta follows from the particles
         metrics.measure(state.k, &state.cloud);
         let mut info = StepInfo::new(state, settings.step_size_at(0), Moves::default(), &[]);
         info.metrics = metrics.measured(state.k);
@@ -116,10 +120,17 @@ pub fn run_unless<F: Real>(
             observer.observe(&info); // nothing to stop yet
         }
     }
-    while state.k < settings.steps {
+    if let Engine::Auto(fitter) = &mut engine
+        && fitter.judge_again(state)
+        && let Some(directory) = directory.as_deref_mut()
+    {
+        directory.keep_theta(state, Duration::ZERO)?;
+    }
+    while !state.is_over(settings) {
         let sizes = settings.step_sizes_at(state.k);
         let kept = directory.is_some();
-        let moves = match stepper.step(state, sizes) {
+        let stage = state.auto.as_ref().map(|auto| auto.progress.stage);
+        let (moves, averaging) = match engine.step(state, settings, sizes) {
             Err(Error::Stopped) => {
                 let spent = began.elapsed().saturating_sub(metrics.time);
                 if let Some(directory) = directory.as_deref_mut() {
@@ -130,22 +141,27 @@ pub fn run_unless<F: Real>(
             done => done.map_err(|e| with_suggestion(e, model, settings, kept))?,
         };
         let h = sizes.h;
-        grow(state, settings, &mut stepper)?;
-        if state.k > settings.burn_in {
+        if let Engine::Steps(stepper) = &mut engine {
+            grow(state, settings, stepper)?;
+        }
+        if averaging == Averaging::Anew {
+            state.average_anew(settings);
+        }
+        if averaging != Averaging::No {
             state.averages.add_theta(&state.theta);
             state.batches.add(&state.theta[..state.batches.width()]);
             if averages_clouds {
-                state.averages.add_cloud(&state.cloud, stepper.moved());
+                state.averages.add_cloud(&state.cloud, engine.moved());
                 state.kept.offer(state.k, &state.cloud);
                 metrics.accumulate(&state.cloud, &mut state.predictive);
             }
         }
         if moves.proposed > 0 {
-            state.acceptance.add(moves, state.k > settings.burn_in);
+            state.acceptance.add(moves, averaging != Averaging::No);
         }
         metrics.measure(state.k, &state.cloud);
-        let mut info = StepInfo::new(state, h, moves, stepper.sums());
-        info.scalars = stepper.scalars();
+        let mut info = StepInfo::new(state, h, moves, engine.sums());
+        info.scalars = engine.scalars();
         info.metrics = metrics.measured(state.k);
         info.metrics_time = metrics.time;
         if let Some(directory) = directory.as_deref_mut() {
@@ -156,10 +172,16 @@ pub fn run_unless<F: Real>(
             stop |= observer.observe(&info) == Flow::Stop;
         }
         let spent = || began.elapsed().saturating_sub(metrics.time);
+        if let (Some(directory), Some(auto)) = (directory.as_deref_mut(), &state.auto)
+            && auto.progress.stage == Stage::Posterior
+            && stage != Some(Stage::Posterior)
+        {
+            directory.keep_theta(state, spent())?;
+        }
         if moves.finished {
             break;
         }
-        if stop && state.k < settings.steps {
+        if stop && !state.is_over(settings) {
             if let Some(directory) = directory.as_deref_mut() {
                 directory.checkpoint(state, spent())?;
             }
@@ -171,13 +193,70 @@ pub fn run_unless<F: Real>(
             directory.checkpoint(state, spent())?;
         }
     }
-    if composition.draws_afresh() {
+    if let Engine::Steps(stepper) = &mut engine
+        && composition.draws_afresh()
+    {
         match stepper.draw_posterior(state, settings.step_sizes_at(state.k)) {
             Err(Error::Stopped) => return Ok((Ended::Early, began.elapsed().saturating_sub(metrics.time))),
             done => done.map_err(|e| with_suggestion(e, model, settings, directory.is_some()))?,
         }
     }
     Ok((Ended::Complete, began.elapsed().saturating_sub(metrics.time)))
+}
+
+/// What makes the steps of a run.
+enum Engine<'m, F: Real> {
+    /// A rule, a move and an order, for as many steps as are asked for.
+    Steps(Box<Stepper<'m, F>>),
+    /// The fit without tuning, which ends itself.
+    Auto(Box<Fitter<'m, F>>),
+}
+
+impl<F: Real> Engine<'_, F> {
+    /// One step, and whether its cloud is one to average.
+    fn step(
+        &mut self,
+        state: &mut State<F>,
+        settings: &Settings,
+        sizes: StepSizes,
+    ) -> Result<(Moves, Averaging), Error> {
+        match self {
+            Engine::Auto(fitter) => fitter.step(state),
+            Engine::Steps(stepper) => {
+                let moves = stepper.step(state, sizes)?;
+                let averaging = if state.k > settings.burn_in { Averaging::Yes } else { Averaging::No };
+                Ok((moves, averaging))
+            }
+        }
+    }
+
+    fn settle_theta(&mut self, state: &mut State<F>, h: f64) -> Result<(), Error> {
+        match self {
+            Engine::Auto(_) => Ok(()),
+            Engine::Steps(stepper) => stepper.settle_theta(state, h),
+        }
+    }
+
+    fn moved(&self) -> Option<&[u32]> {
+        match self {
+            Engine::Auto(_) => None,
+            Engine::Steps(stepper) => stepper.moved(),
+        }
+    }
+
+    fn sums(&self) -> &[f64] {
+        match self {
+            Engine::Auto(_) => &[],
+            Engine::Steps(stepper) => stepper.sums(),
+        }
+    }
+
+    fn scalars(&self) -> &[f64] {
+        match self {
+            Engine::Auto(_) => &[],
+            Engine::Steps(stepper) => stepper.scalars(),
+        }
+    }
 }
 
 /// All the numbers of particles that the run will have.

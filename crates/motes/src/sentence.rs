@@ -2,8 +2,24 @@
 //!
 //! `` `step-size=0.1` `` is `--step-size 0.1` on the command line and `step_size=0.1` in Python; `` `adjust` `` is `--adjust`
 //! and `adjust`. A name with brackets is something to do: `` `resume()` ``.
+//!
+//! Names of columns and files, values that people typed and messages of other libraries may hold backquotes of their own. They go
+//! into a sentence by [`foreign`] or [`foreign_path`], which double them; two backquotes are one that means nothing.
+
+use std::fmt::Display;
+use std::path::Path;
 
 use crate::printable::printable;
+
+/// Text from elsewhere as a part of a sentence: no backquote in it begins or ends a setting.
+pub fn foreign(text: impl Display) -> String {
+    text.to_string().replace('`', "``")
+}
+
+/// A file or directory as a part of a sentence.
+pub fn foreign_path(path: &Path) -> String {
+    foreign(path.to_string_lossy())
+}
 
 /// Who reads a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +48,35 @@ pub fn render(sentence: &str, face: Face) -> String {
     let mut rest = sentence;
     while let Some((before, after)) = rest.split_once('`') {
         out.push_str(before);
-        match after.split_once('`').and_then(|(inside, after)| Some((rendered(inside, face)?, after))) {
+        rest = after;
+        if let Some(after) = rest.strip_prefix('`') {
+            out.push('`');
+            rest = after;
+            continue;
+        }
+        match closed(rest)
+            .and_then(|(inside, after)| Some((rendered(&inside.replace("``", "`"), face)?, after)))
+        {
             Some((words, after)) => {
                 out.push_str(&words);
                 rest = after;
             }
-            None => {
-                out.push('`');
-                rest = after;
-            }
+            None => out.push('`'),
         }
     }
     out + rest
+}
+
+/// What stands before the next backquote that is not doubled, and what comes after it.
+fn closed(text: &str) -> Option<(&str, &str)> {
+    let mut from = 0;
+    loop {
+        let at = from + text[from..].find('`')?;
+        match text[at + 1..].starts_with('`') {
+            true => from = at + 2,
+            false => return Some((&text[..at], &text[at + 1..])),
+        }
+    }
 }
 
 /// What stands between backquotes in the words of a face; `None` if it is neither a setting nor something to do.
@@ -98,5 +131,22 @@ mod tests {
             assert_eq!(render(sentence, Face::Shell), shell);
             assert_eq!(render(sentence, Face::Python), python);
         }
+    }
+
+    #[test]
+    fn what_is_foreign_is_no_setting() {
+        for text in ["`lab`", "`steps=3`", "`resume()`", "`", "``", "a`b", "`lab", "lab`", "```x```", "plain"]
+        {
+            let name = foreign(text);
+            for (face, steps, drop) in
+                [(Face::Shell, "--steps 3", "--drop "), (Face::Python, "steps=3", "drop=\"")]
+            {
+                let shown = render(&format!("'{name}': `steps=3`, or `motes resume {name}`, {name}"), face);
+                assert_eq!(shown, format!("'{text}': {steps}, or `motes resume {text}`, {text}"));
+                let shown = render(&format!("leave it out with `drop=x{name}`"), face);
+                assert!(shown.starts_with(&format!("leave it out with {drop}x{text}")), "{shown}");
+            }
+        }
+        assert_eq!(render(&foreign_path(Path::new("/tmp/`lab`")), Face::Shell), "/tmp/`lab`");
     }
 }

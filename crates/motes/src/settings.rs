@@ -14,6 +14,11 @@ use crate::printable::Number;
 use crate::rules::Rule;
 use crate::{Error, Model, Real, model::require};
 
+/// More parameters than this are not fitted by auto.
+pub const MOST_PARAMETERS: usize = 200;
+/// With fewer particles, auto cannot tell how they differ.
+const LEAST_PARTICLES: usize = 8;
+
 /// Everything that determines a run, apart from the model and the precision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -27,6 +32,10 @@ pub struct Settings {
     pub burn_in: u64,
     /// The step size h.
     pub step_size: f64,
+    /// The Monte Carlo error of theta to reach, in units of its standard error (auto).
+    pub tolerance: f64,
+    /// Evaluations of value and gradients to spend at the most, for each particle (auto).
+    pub max_evaluations: u64,
     /// How the step size decays.
     pub step_decay: Option<StepDecay>,
     /// The step size of theta where it follows its gradient; h if `None`. It decays as h does.
@@ -73,6 +82,8 @@ impl Default for Settings {
             steps: 1000,
             burn_in: 500,
             step_size: 0.01,
+            tolerance: 0.05,
+            max_evaluations: 15_000,
             step_decay: None,
             theta_rate: None,
             grow: Growth::default(),
@@ -152,6 +163,15 @@ impl Settings {
             ));
         }
         let positive = |x: f64| x > 0.0 && x.is_finite();
+        if !(positive(self.tolerance) && self.tolerance <= 1.0) {
+            return Err(format!(
+                "`tolerance={}` is not a share of the standard error; use a number up to 1, such as 0.05",
+                Number(self.tolerance)
+            ));
+        }
+        if self.max_evaluations == 0 {
+            return Err("`max-evaluations=0` would do nothing; ask for some thousands".into());
+        }
         if !positive(self.step_size) {
             return Err(format!(
                 "`step-size={}` is not a positive number; leave it out or write auto to have one chosen",
@@ -306,6 +326,7 @@ impl Settings {
                     let remedy = "use `algorithm=pgd`, pqn, pmgd or soul";
                     require(model.exact_em(), name, algorithm, "exact E- and M-steps", remedy)?;
                 }
+                Rule::Louis => self.check_auto(model)?,
                 Rule::Gradient { .. } | Rule::Kinetic { .. } | Rule::MStep => {}
             }
         }
@@ -355,12 +376,47 @@ impl Settings {
             && values.len() != model.d_theta()
         {
             return Err(Error::Settings(format!(
-                "`init-theta` has {} numbers and the model {name} has {} parameters; give a number for each",
+                "`init-theta` has {} numbers and the model {} has {} parameters; give a number for each",
                 values.len(),
+                crate::sentence::foreign(name),
                 model.d_theta()
             )));
         }
         Ok(())
+    }
+
+    /// Refuses a model that auto cannot fit.
+    pub(crate) fn check_auto<F: Real>(&self, model: &dyn Model<F>) -> Result<(), Error> {
+        let (name, gives) = (model.name(), model.gives());
+        let remedy = "use `algorithm=pgd`";
+        require(gives.log_density.then_some(()), name, self.algorithm, "the log density", remedy)?;
+        let scores = gives.scores.then_some(());
+        require(scores, name, self.algorithm, "theta-gradients row by row (scores)", remedy)?;
+        let d = model.d_theta();
+        let sentence = if d > MOST_PARAMETERS {
+            format!(
+                "{} fits at most {MOST_PARAMETERS} parameters and the model {name} has {d}; {remedy}",
+                self.algorithm
+            )
+        } else if model.predicts_from_final_cloud() {
+            format!(
+                "{} samples posteriors exactly, which those of networks such as the model {name} are too large for; {remedy}",
+                self.algorithm
+            )
+        } else if model.buffers() > 0 || model.whole_batch() {
+            format!(
+                "{} needs rows that do not depend on each other, unlike those of the model {name}; {remedy}",
+                self.algorithm
+            )
+        } else if self.particles < LEAST_PARTICLES {
+            format!(
+                "`particles={}` are too few for {}, whose errors are those between particles; use at least {LEAST_PARTICLES}",
+                self.particles, self.algorithm
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Error::Settings(sentence))
     }
 
     /// Refuses what needs all data at once.

@@ -9,8 +9,8 @@ use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::memory::Shape;
 use crate::noise::{Noise, Purpose};
 use crate::rows::{Blocks, Numbers};
-use crate::settings::{InitParticles, Settings};
-use crate::{Averages, BatchMeans, Cloud, KeptClouds, Model, Real};
+use crate::settings::{InitParticles, MOST_PARAMETERS, Settings};
+use crate::{Averages, BatchMeans, Cloud, KeptClouds, Model, Real, auto};
 
 /// More components of theta, or coordinates of x, than this are not traced, judged or listed one by one.
 pub const LISTED: usize = 1000;
@@ -38,6 +38,8 @@ pub struct State<F> {
     pub kept: KeptClouds<F>,
     /// Accept-reject counts.
     pub acceptance: Acceptance,
+    /// What [`crate::auto`] remembers, where that is the algorithm.
+    pub auto: Option<Box<auto::Memory>>,
 }
 
 /// What there is one of in an array, or one row of.
@@ -91,9 +93,9 @@ pub(crate) enum ValuesMut<'a, F> {
 
 /// All arrays of a state, in the order of the file: the one list that reading and writing share.
 macro_rules! arrays {
-    ($state:expr, $values:ident) => {{
+    ($state:expr, $values:ident, $listed:ident) => {{
         let (kept_room, means_room) = ($state.kept.room(), $state.batches.room());
-        let State { theta, buffers, cloud, memory, predictive, averages, batches, kept, .. } = $state;
+        let State { theta, buffers, cloud, memory, predictive, averages, batches, kept, auto, .. } = $state;
         let Cloud { data: cloud, groups, d, room } = cloud;
         // A particle has so many numbers in all groups.
         let (d, room) = (*groups * *d, *room);
@@ -123,6 +125,9 @@ macro_rules! arrays {
                 Per::Row => grows(*name, *per, $values::Double(values), room / d.max(1) * width, width),
                 _ => fixed(*name, *per, $values::Double(values)),
             });
+        }
+        for (name, per, values, growth) in auto.into_iter().flat_map(|auto| auto.$listed()) {
+            list.push(Array { name, per, values: $values::Double(values), grows: growth });
         }
         // Last, because single precision would leave others unaligned.
         list.push(grows("cloud", Per::Row, $values::Particle(cloud), room, d));
@@ -158,8 +163,7 @@ pub(crate) fn planned(shape: Shape, settings: &Settings) -> Vec<(&'static str, P
     let cells = groups.saturating_mul(leaves);
     let moments = averaged.saturating_mul(leaves).saturating_mul(8);
     let listed = d_theta.min(LISTED as u128);
-    let stale = settings.batch.is_some() && composition.draws_afresh();
-    let keeps = averaged > 0 && settings.keep_clouds > 0 && !stale;
+    let keeps = averaged > 0 && settings.keep_clouds > 0 && settings.clouds_can_be_kept();
     let kept = (MAX_PARTICLES as u128).min(MAX_BYTES as u128 / row.max(1));
     let kept = if keeps && kept >= n { kept } else { 0 };
     let mut list = vec![
@@ -177,6 +181,16 @@ pub(crate) fn planned(shape: Shape, settings: &Settings) -> Vec<(&'static str, P
         ("cloud", Per::Row, cloud),
         ("kept.clouds", Per::Other, kept * row),
     ];
+    // More parameters are refused for what they are.
+    if composition.ends_itself() && shape.d_theta <= MOST_PARAMETERS {
+        let sizes = auto::Sizes {
+            d_theta: shape.d_theta,
+            groups: shape.groups,
+            d_x: shape.d_x,
+            n: settings.particles,
+        };
+        list.push(("auto", Per::Other, auto::Memory::bytes(sizes)));
+    }
     for (name, per, width) in composition.memory(settings) {
         let count = match per {
             Per::Theta => d_theta,
@@ -191,11 +205,27 @@ pub(crate) fn planned(shape: Shape, settings: &Settings) -> Vec<(&'static str, P
 
 impl<F: Real> State<F> {
     pub(crate) fn arrays(&self) -> Vec<Array<Values<'_, F>>> {
-        arrays!(self, Values)
+        arrays!(self, Values, arrays)
     }
 
     pub(crate) fn arrays_mut(&mut self) -> Vec<Array<ValuesMut<'_, F>>> {
-        arrays!(self, ValuesMut)
+        arrays!(self, ValuesMut, arrays_mut)
+    }
+
+    /// Whether a run with these settings has nothing left to do.
+    pub fn is_over(&self, settings: &Settings) -> bool {
+        match &self.auto {
+            Some(auto) => auto.progress.finished,
+            None => self.k >= settings.steps,
+        }
+    }
+
+    /// Forgets all clouds that were averaged or kept, and what test metrics know of them.
+    pub(crate) fn average_anew(&mut self, settings: &Settings) {
+        let (groups, d) = (self.cloud.groups(), self.cloud.d());
+        self.averages = Averages::new(self.theta.len(), groups, d, self.averages.leaves());
+        self.kept = KeptClouds::new(settings, groups, d);
+        self.predictive.fill(0.0);
     }
 
     /// What rule or move remember under this name; empty if nothing.
@@ -328,9 +358,12 @@ impl<F: Real> State<F> {
         let leaves = Leaves::new::<F>(groups, most, Blocks::new(model, groups, most).rows);
         let start = match settings.init_particles {
             InitParticles::Value(v) => v,
-            InitParticles::Prior => 0.0,
+            InitParticles::Prior | InitParticles::Normal => 0.0,
         };
         let mut cloud = Cloud::filled(groups, n, d_x, start, most);
+        if settings.init_particles == InitParticles::Normal {
+            F::normals(&Noise::new(settings.seed, Purpose::Start), 0, 0, cloud.as_mut_slice());
+        }
         if let (InitParticles::Prior, Some(prior)) = (settings.init_particles, model.prior()) {
             let noise = Noise::new(settings.seed, Purpose::Prior);
             let all: Vec<u32> = (0..groups as u32).collect();
@@ -366,6 +399,10 @@ impl<F: Real> State<F> {
             batches: BatchMeans::new(model.listed()),
             kept: KeptClouds::new(settings, groups, d_x),
             acceptance: Acceptance::new(),
+            auto: settings
+                .composition()
+                .ends_itself()
+                .then(|| Box::new(auto::Memory::new(auto::Sizes::of(model, n)))),
             theta,
             buffers,
             cloud,
@@ -428,6 +465,7 @@ mod tests {
                     real_bytes: 4,
                 };
                 let planned = planned(shape, &settings);
+                let mut of_auto = 0;
                 for array in state.arrays() {
                     let (bytes, len) = match array.values {
                         Values::Double(v) => (8, v.len()),
@@ -435,11 +473,19 @@ mod tests {
                         Values::Pairs(v) => (16, v.len()),
                     };
                     let there = bytes * array.grows.map_or(len, |(room, _)| room) as u128;
+                    if array.name.starts_with("auto.") {
+                        of_auto += there; // which is planned as a whole
+                        continue;
+                    }
                     let found = planned.iter().find(|(name, ..)| *name == array.name);
                     let (_, per, bytes) = found.unwrap_or(&("predictive", Per::Other, 0));
                     // How many leaves there are depends on the model's blocks: it is told at the most.
                     let there = if *per == Per::Cell && there < *bytes { *bytes } else { there };
                     assert_eq!((*per, *bytes), (array.per, there), "{algorithm}: {}", array.name);
+                }
+                let found = planned.iter().find(|(name, ..)| *name == "auto").map_or(0, |(.., bytes)| *bytes);
+                if d_theta <= MOST_PARAMETERS {
+                    assert_eq!(found, of_auto, "{algorithm}");
                 }
             }
         }

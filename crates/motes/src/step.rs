@@ -8,7 +8,7 @@ use crate::blocks::PerWorker;
 use crate::kit::{Chosen, Field, Kit, Worker, diverged, max_abs};
 use crate::moves::{Move, Moves};
 use crate::noise::{Noise, Purpose};
-use crate::ranks::{Ranks, Solo, share};
+use crate::ranks::{Ranks, Solo};
 use crate::rows::Blocks;
 use crate::rules::Rule;
 use crate::state::recall;
@@ -27,6 +27,9 @@ pub struct Stepper<'m, F: Real> {
     terms: Vec<u32>,
     /// How many groups move at once.
     at_once: usize,
+    /// How many numbers the cloud had when it was last looked at, and hence particles: a division takes as long as much else
+    /// of a small step.
+    seen: (usize, usize),
     /// The groups of a batch while they move: they are taken back last, so that a step that is given up leaves no trace.
     lent: Vec<F>,
     /// A slot per block: sums over its rows, then what an accept-reject step counts or sums.
@@ -98,6 +101,10 @@ impl<'m, F: Real> Stepper<'m, F> {
     ) -> Result<Self, Error> {
         refuse_ranks(ranks, model, composition, plan)?;
         composition.refuse_nonsense()?;
+        if composition.ends_itself() {
+            let sentence = "this composition is not made of single steps; run it by its algorithm";
+            return Err(Error::Settings(sentence.into()));
+        }
         let missing = match composition.movement {
             Move::Fresh if model.encoder().is_none() => "an inference network",
             Move::Transitions { fresh: true, .. } if model.prior().is_none() => "a prior sampler",
@@ -138,6 +145,9 @@ impl<'m, F: Real> Stepper<'m, F> {
             kit: Kit {
                 model,
                 composition,
+                d,
+                theta_first: composition.theta_first(),
+                collect: composition.collect(),
                 noise: particles,
                 accept,
                 on_theta,
@@ -162,6 +172,7 @@ impl<'m, F: Real> Stepper<'m, F> {
             },
             terms: Vec::new(),
             at_once: groups,
+            seen: (0, 0),
             lent: Vec::new(),
             // One more for the state of a chain at hand.
             slots: vec![0.0; (slots + usize::from(movement == Move::Chain)) * width],
@@ -203,7 +214,10 @@ impl<'m, F: Real> Stepper<'m, F> {
         work: impl FnOnce(&mut Self, &mut State<F>, Chosen<'_>, &mut [F]) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let (groups, terms) = (std::mem::take(&mut self.groups), std::mem::take(&mut self.terms));
-        let (n, d) = (state.cloud.n(), state.cloud.d());
+        if self.seen.0 != state.cloud.data.len() {
+            self.seen = (state.cloud.data.len(), state.cloud.n());
+        }
+        let (n, d) = (self.seen.1, self.kit.d);
         self.kit.cut(groups.len(), n);
         let copies = self.kit.batches_groups || self.kit.model.whole_batch();
         let mut x = match copies {
@@ -240,18 +254,19 @@ impl<'m, F: Real> Stepper<'m, F> {
         x: &mut [F],
         sizes: StepSizes,
     ) -> Result<Moves, Error> {
-        let (composition, h) = (self.kit.composition, sizes.h);
+        let (movement, h) = (self.kit.composition.movement, sizes.h);
         let accepting = state.k >= self.adjust_after;
-        if composition.theta_first() {
+        if self.kit.theta_first {
             self.collect(state, chosen, x, h)?;
             self.new_theta(state, chosen, x, sizes)?;
         }
         let k = state.k;
-        let collect = composition.collect();
+        let collect = self.kit.collect;
         let State { theta, buffers, memory, .. } = &mut *state;
         let mut field = Field { k, theta, buffers, groups: chosen.groups, terms: chosen.terms, x };
-        let moves = match composition.movement {
+        let moves = match movement {
             Move::Nothing => Moves::default(),
+            Move::Hamiltonian => unreachable!("refused when the stepper was made"),
             Move::Chain => self.chain_step(field, h)?,
             Move::Variational => self.variational_step(field, memory, h)?,
             Move::Kinetic { friction } => self.kinetic_step(field, memory, friction, h)?,
@@ -268,7 +283,7 @@ impl<'m, F: Real> Stepper<'m, F> {
                 Moves::default()
             }
         };
-        if !composition.theta_first() {
+        if !self.kit.theta_first {
             self.new_theta(state, chosen, x, sizes)?;
         }
         state.theta.copy_from_slice(&self.psi);
@@ -351,9 +366,7 @@ pub fn part_of<F: Real>(
     model: &dyn Model<F>,
     n: usize,
 ) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
-    let all = Blocks::new(model, model.groups(), n);
-    let own = share(ranks.rank(), ranks.size(), all.count);
-    let rows = all.range(own.start).start..all.range(own.end.max(1) - 1).end;
+    let (_, rows) = Blocks::new(model, model.groups(), n).part(ranks);
     match model.groups() {
         1 => (0..1, rows),
         _ => (rows.start / n..rows.end / n, 0..n),

@@ -8,12 +8,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::algorithms::VARIATIONAL;
+use crate::auto::Assessment;
 use crate::files::{Durable, write_atomically};
 use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::metrics::{accumulate, merged};
 use crate::model::Predictive;
 use crate::moves::{draw, softplus};
 use crate::noise::{Noise, Purpose};
+use crate::sentence::foreign;
+use crate::settings::MOST_PARAMETERS;
 use crate::settings::Settings;
 use crate::{Diagnostics, Error, LISTED, Model, Real, State};
 
@@ -32,6 +35,9 @@ pub struct Summary {
     /// Everything that determined the run.
     #[serde(default)]
     pub settings: Value,
+    /// The level of all intervals.
+    #[serde(default = "usual_level")]
+    pub level: f64,
     /// The seed.
     pub seed: u64,
     /// Steps made.
@@ -49,6 +55,9 @@ pub struct Summary {
     pub groups: usize,
     /// Parameter estimates.
     pub theta: ThetaSummary,
+    /// The log-likelihood at the estimate.
+    #[serde(default)]
+    pub log_likelihood: Option<LikelihoodSummary>,
     /// Posterior moments of each latent coordinate.
     pub posterior: Option<PosteriorSummary>,
     /// Predictive performance on the test set.
@@ -79,9 +88,47 @@ pub struct ThetaSummary {
     /// theta-bar of eq. estimators.
     #[serde(default, deserialize_with = "maybe_numbers")]
     pub mean: Option<Vec<f64>>,
-    /// The Monte Carlo error of that mean, by batch means.
+    /// The standard error of the estimate, by Louis's identity; empty where it is not known.
+    #[serde(default)]
+    pub se: Vec<Option<f64>>,
+    /// The Monte Carlo error of that.
+    #[serde(default)]
+    pub se_mc_error: Vec<Option<f64>>,
+    /// The Monte Carlo error of the mean: how far another seed may land.
     #[serde(default)]
     pub mc_error: Vec<Option<f64>>,
+    /// The confidence interval of each component at [`Summary::level`].
+    #[serde(default)]
+    pub interval: Vec<Option<[f64; 2]>>,
+    /// The covariance matrix of the estimate, for at most [`crate::settings::MOST_PARAMETERS`] parameters.
+    #[serde(default)]
+    pub covariance: Option<Vec<Vec<Option<f64>>>>,
+    /// How much of the information that complete data would hold about each component the data do hold.
+    #[serde(default)]
+    pub information_share: Vec<Option<f64>>,
+}
+
+/// The log-likelihood log p_theta(y) at the estimate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LikelihoodSummary {
+    /// Its value; null where it is not to be had.
+    pub value: Option<f64>,
+    /// Why it is not to be had.
+    #[serde(default)]
+    pub why_not: Option<String>,
+    /// Its Monte Carlo error.
+    pub mc_error: Option<f64>,
+    /// How it was computed.
+    pub method: Option<String>,
+    /// Akaike's criterion.
+    pub aic: Option<f64>,
+    /// The Bayesian criterion, for the n beside it.
+    pub bic: Option<f64>,
+    /// Groups, or rows of data where there is one group.
+    pub n: Option<u64>,
+    /// Whether the density has all its constants.
+    #[serde(default)]
+    pub complete: bool,
 }
 
 /// Posterior moments.
@@ -98,6 +145,12 @@ pub struct PosteriorSummary {
     /// Variance of each coordinate, pooled over steps and particles.
     #[serde(deserialize_with = "numbers")]
     pub var: Vec<f64>,
+    /// The Monte Carlo error of each mean, where it is known.
+    #[serde(default)]
+    pub mc_error: Option<Vec<Option<f64>>>,
+    /// The standard deviation of each coordinate with theta's uncertainty, to first order; the variance is that at the estimate.
+    #[serde(default)]
+    pub total_sd: Option<Vec<Option<f64>>>,
     /// The 5 %, 50 % and 95 % quantiles of each coordinate over the clouds that are kept, or the last one; null without
     /// particles.
     #[serde(default)]
@@ -191,6 +244,9 @@ pub struct TimeSummary {
     /// Steps per second.
     #[serde(deserialize_with = "number")]
     pub steps_per_second: f64,
+    /// Seconds of the adjusted pass that assessed the run, if there was one.
+    #[serde(default)]
+    pub assess_seconds: Option<f64>,
 }
 
 impl Summary {
@@ -201,6 +257,7 @@ impl Summary {
         config: Value,
         state: &State<F>,
         seconds: f64,
+        assessed: &Assessed,
     ) -> Self {
         let moments = posterior_moments(model, state).filter(|(mean, _)| mean.len() <= LISTED);
         let listed = model.listed();
@@ -209,31 +266,59 @@ impl Summary {
             values
         };
         let sampled = state.cloud.n() > 0;
+        let known = assessed.assessment.as_ref();
+        let mean = match &state.auto {
+            Some(auto) => Some(auto.found().estimate.to_vec()).filter(|_| auto.found().verdict.is_some()),
+            None => state.averages.theta_mean(),
+        };
+        let se = known.map_or(Vec::new(), |a| finite(&a.se[..listed.min(a.se.len())]));
+        let interval = intervals(mean.as_deref().unwrap_or(&state.theta), &se, assessed.level);
         let groups = (model.groups() > 1 && moments.is_some()).then(|| model.group_names());
         Summary {
             schema: SCHEMA,
             model: model.name().into(),
             algorithm: settings.algorithm.to_string(),
             settings: config,
+            level: assessed.level,
             seed: settings.seed,
             steps: state.k,
             particles: sampled.then_some(state.cloud.n()),
-            step_size: sampled.then_some(settings.step_size),
+            step_size: (sampled && settings.takes("step-size")).then_some(settings.step_size),
             d_theta: state.theta.len(),
             d_x: model.d_x(),
             groups: model.groups(),
             theta: ThetaSummary {
                 names: model.theta_names().into_iter().take(listed).collect(),
                 last: state.theta[..listed].to_vec(),
-                mean: state.averages.theta_mean().map(first),
-                mc_error: (0..state.batches.width())
-                    .map(|i| state.batches.variance_of_mean(i).filter(|_| sampled).map(f64::sqrt))
-                    .collect(),
+                mean: mean.map(first),
+                mc_error: match &state.auto {
+                    Some(auto) => finite(auto.found().mc_error),
+                    None => (0..state.batches.width())
+                        .map(|i| state.batches.variance_of_mean(i).filter(|_| sampled).map(f64::sqrt))
+                        .collect(),
+                },
+                se_mc_error: known.map_or(Vec::new(), |a| finite(&a.se_mc_error[..listed.min(a.se.len())])),
+                covariance: known
+                    .filter(|a| a.se.len() <= MOST_PARAMETERS)
+                    .map(|a| a.covariance.chunks_exact(a.se.len().max(1)).map(finite).collect()),
+                information_share: known.map_or(Vec::new(), |a| finite(&a.share[..listed.min(a.se.len())])),
+                se,
+                interval,
             },
+            log_likelihood: likelihood(model, state.theta.len(), known),
             posterior: moments.map(|(mean, var)| PosteriorSummary {
                 names: names_of_groups(model.x_names(), groups.as_deref()),
                 groups: groups.clone(),
                 quantiles: quantiles(settings, state),
+                mc_error: of_watched(known, mean.len(), |a, i| a.posterior[i].mc_error, state.auto.is_some()),
+                total_sd: known.and_then(|a| a.added.as_ref()).filter(|added| added.len() == var.len()).map(
+                    |added| {
+                        var.iter()
+                            .zip(added)
+                            .map(|(v, a)| Some((v + a).sqrt()).filter(|v| v.is_finite()))
+                            .collect()
+                    },
+                ),
                 mean,
                 var,
             }),
@@ -241,8 +326,12 @@ impl Summary {
             scalars: None,
             predict_with: PredictWith::of(model, state),
             data: None,
-            diagnostics: Diagnostics::of(model, settings, state),
-            time: TimeSummary { seconds, steps_per_second: state.k as f64 / seconds },
+            diagnostics: Diagnostics::of(model, settings, state, known),
+            time: TimeSummary {
+                seconds,
+                steps_per_second: state.k as f64 / seconds,
+                assess_seconds: assessed.seconds,
+            },
             version: env!("CARGO_PKG_VERSION").into(),
         }
     }
@@ -274,13 +363,13 @@ impl Summary {
 
     /// Reads the text of a summary, and refuses one that contradicts itself.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let any: Value = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        let any: Value = serde_json::from_slice(bytes).map_err(foreign)?;
         match any.get("schema") {
             Some(schema) if *schema == SCHEMA => {}
-            Some(other) => return Err(format!("its schema is {other}, not {SCHEMA}")),
+            Some(other) => return Err(format!("its schema is {}, not {SCHEMA}", foreign(other))),
             None => return Err("it does not say its schema".into()),
         }
-        let summary: Summary = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        let summary: Summary = serde_json::from_slice(bytes).map_err(foreign)?;
         summary.check()?;
         Ok(summary)
     }
@@ -294,6 +383,16 @@ impl Summary {
             ("theta.last", theta.last.len(), listed, false),
             ("theta.mean", theta.mean.as_ref().map_or(listed, Vec::len), listed, false),
             ("theta.mc_error", theta.mc_error.len(), listed, true),
+            ("theta.se", theta.se.len(), listed, true),
+            ("theta.se_mc_error", theta.se_mc_error.len(), listed, true),
+            ("theta.interval", theta.interval.len(), listed, true),
+            ("theta.information_share", theta.information_share.len(), listed, true),
+            (
+                "theta.covariance",
+                theta.covariance.as_ref().map_or(self.d_theta, Vec::len),
+                self.d_theta,
+                false,
+            ),
             ("diagnostics.ess", d.ess.len(), listed, true),
             ("diagnostics.drift", d.drift.len(), listed, true),
         ];
@@ -326,6 +425,116 @@ impl Summary {
 
 fn one() -> usize {
     1
+}
+
+fn usual_level() -> f64 {
+    0.95
+}
+
+/// What is known of a run besides its state: standard errors and more, by its own account or by an adjusted pass.
+#[derive(Clone, Debug)]
+pub struct Assessed {
+    /// What is known.
+    pub assessment: Option<Assessment>,
+    /// Seconds that a pass for it took.
+    pub seconds: Option<f64>,
+    /// The level of intervals.
+    pub level: f64,
+}
+
+impl Default for Assessed {
+    fn default() -> Self {
+        Assessed { assessment: None, seconds: None, level: usual_level() }
+    }
+}
+
+/// Numbers that are known.
+fn finite(values: &[f64]) -> Vec<Option<f64>> {
+    values.iter().map(|v| Some(*v).filter(|v| v.is_finite())).collect()
+}
+
+/// Intervals around estimates, of so many standard errors as the level asks for.
+fn intervals(estimate: &[f64], se: &[Option<f64>], level: f64) -> Vec<Option<[f64; 2]>> {
+    let z = normal_quantile(0.5 + 0.5 * level);
+    se.iter().zip(estimate).map(|(se, t)| se.map(|se| [t - z * se, t + z * se])).collect()
+}
+
+fn of_watched(
+    known: Option<&Assessment>,
+    len: usize,
+    of: impl Fn(&Assessment, usize) -> f64,
+    own: bool,
+) -> Option<Vec<Option<f64>>> {
+    let known = known.filter(|a| own && a.posterior.len() == len)?;
+    Some((0..len).map(|i| Some(of(known, i)).filter(|v| v.is_finite())).collect())
+}
+
+fn likelihood<F: Real>(
+    model: &dyn Model<F>,
+    parameters: usize,
+    known: Option<&Assessment>,
+) -> Option<LikelihoodSummary> {
+    let n = if model.groups() > 1 { Some(model.groups()) } else { model.data_terms() }.map(|n| n as u64);
+    let (d, found) = (parameters as f64, &known?.log_likelihood);
+    let value = found.as_ref().ok().map(|l| l.value).filter(|v| v.is_finite());
+    Some(LikelihoodSummary {
+        value,
+        why_not: found.as_ref().err().cloned(),
+        mc_error: found.as_ref().ok().map(|l| l.mc_error).filter(|v| v.is_finite()),
+        method: found.as_ref().ok().map(|l| l.method.clone()),
+        aic: value.map(|l| 2.0 * (d - l)),
+        bic: value.zip(n).map(|(l, n)| d * (n as f64).ln() - 2.0 * l),
+        n,
+        complete: found.as_ref().is_ok_and(|l| l.complete),
+    })
+}
+
+/// The quantile of the standard normal distribution, to nine digits (Acklam's rational approximations).
+fn normal_quantile(p: f64) -> f64 {
+    let polynomial = |c: &[f64], x: f64| c.iter().fold(0.0, |sum, c| sum * x + c);
+    const A: [f64; 6] = [
+        -39.696_830_286_653_76,
+        220.946_098_424_520_5,
+        -275.928_510_446_968_7,
+        138.357_751_867_269,
+        -30.664_798_066_147_16,
+        2.506_628_277_459_239,
+    ];
+    const B: [f64; 6] = [
+        -54.476_098_798_224_06,
+        161.585_836_858_040_9,
+        -155.698_979_859_886_6,
+        66.801_311_887_719_72,
+        -13.280_681_552_885_72,
+        1.0,
+    ];
+    const C: [f64; 6] = [
+        -0.007_784_894_002_430_293,
+        -0.322_396_458_041_136_5,
+        -2.400_758_277_161_838,
+        -2.549_732_539_343_734,
+        4.374_664_141_464_968,
+        2.938_163_982_698_783,
+    ];
+    const D: [f64; 5] = [
+        0.007_784_695_709_041_462,
+        0.322_467_129_070_039_8,
+        2.445_134_137_142_996,
+        3.754_408_661_907_416,
+        1.0,
+    ];
+    match p.min(1.0 - p) {
+        tail if tail <= 0.0 => f64::INFINITY.copysign(p - 0.5),
+        tail if tail < 0.024_25 => {
+            let q = (-2.0 * tail.ln()).sqrt();
+            let z = polynomial(&C, q) / polynomial(&D, q);
+            if p < 0.5 { z } else { -z }
+        }
+        _ => {
+            let (q, r) = (p - 0.5, (p - 0.5) * (p - 0.5));
+            q * polynomial(&A, r) / polynomial(&B, r)
+        }
+    }
 }
 
 /// A number, or null for one that is not finite: JSON has no other word for it.
@@ -447,5 +656,24 @@ pub(crate) fn variational_draws<F: Real>(
         let x = &mut x[..CHUNK.min(count - first) * d];
         draw(&noise, step as u64, mu, s, x);
         take(x);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::normal_quantile;
+
+    #[test]
+    fn quantiles_of_the_normal_distribution() {
+        // Of tables, to nine digits.
+        for (p, z) in [
+            (0.5, 0.0),
+            (0.9, 1.281_551_566),
+            (0.975, 1.959_963_985),
+            (0.995, 2.575_829_304),
+            (0.0005, -3.290_526_731),
+        ] {
+            assert!((normal_quantile(p) - z).abs() < 5e-9, "{p}: {}", normal_quantile(p));
+        }
     }
 }

@@ -115,7 +115,7 @@ fn run(model: &Gaussian, settings: &Settings, dir: &Path) -> (Summary, Vec<(u64,
             Flow::Continue
         };
         let ran = motes::run(model, settings, &mut state, Some(&mut directory), &mut [&mut watch]);
-        let summary = Summary::of(model, settings, json!({ "steps": 64 }), &state, 0.25);
+        let summary = Summary::of(model, settings, json!({ "steps": 64 }), &state, 0.25, &Default::default());
         directory.finish(model, settings, &state, ran.unwrap().1, &summary).unwrap();
         (summary, seen)
     })
@@ -197,8 +197,8 @@ fn unknown_fields_are_left_and_missing_ones_are_null() {
     let place = tempfile::tempdir().unwrap();
     let (summary, _) = run(&Gaussian { y: vec![1.0], tested: true }, &settings(), &place.path().join("run"));
     let mut json = serde_json::to_value(&summary).unwrap();
-    json["log_likelihood"] = json!({ "value": -1.0 });
-    json["theta"]["se"] = json!([0.5]);
+    json["of_another_version"] = json!({ "value": -1.0 });
+    json["theta"]["of_another_version"] = json!([0.5]);
     let read = Summary::parse(json.to_string().as_bytes()).unwrap();
     assert_eq!((read.theta, read.diagnostics), (summary.theta, summary.diagnostics));
     for (place, fields) in [

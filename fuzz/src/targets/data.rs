@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
-use motes_models::data::{self, ImageSet, Moments, Table};
+use motes_models::data::{self, DataError, ImageSet, Moments, Table};
 
+use super::texts::{FOREIGN, is_a_sentence};
 use crate::{Dice, Scratch, Target, mutate};
 
 /// Tables.
@@ -22,7 +23,8 @@ fn tables() -> Vec<Vec<u8>> {
 }
 
 fn damage_table(seed: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
-    let pieces: [&[u8]; 16] = [
+    let pieces: [&[u8]; 17] = [
+        FOREIGN,
         b"\"",
         b",",
         b"\n",
@@ -44,22 +46,33 @@ fn damage_table(seed: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
 }
 
 fn read_table(bytes: &[u8], _: &Scratch) -> bool {
-    let Ok(table) = data::read_table(bytes, "fuzzed.csv") else { return false };
-    use_table(&table);
+    match data::read_table(bytes, "fuzzed.csv") {
+        Ok(table) => use_table(&table),
+        Err(e) => {
+            is_a_sentence(&e.to_string());
+            return false;
+        }
+    }
     true
 }
 
 /// All that is done with tables.
 fn use_table(table: &Table) {
-    let _ = data::column(table, None);
+    let said = |problem: Option<DataError>| problem.iter().for_each(|e| is_a_sentence(&e.to_string()));
+    said(data::column(table, None).err());
     for target in table.names() {
-        let _ = data::column(table, Some(target));
-        let _ = data::multiclass(table, Some(target), &[]);
+        said(data::column(table, Some(target)).err());
+        said(data::multiclass(table, Some(target), &[]).err());
+        said(data::multiclass(table, Some(target), std::slice::from_ref(target)).err());
         if let Ok(all) = data::classification(table, Some(target), &[]) {
             let _ = data::classification_like(table, &all);
             let _ = data::features(table, &all.feature_names);
             let _ = data::train_test_split(all.rows(), 0.3, 1);
-            if let Ok(moments) = Moments::of(&all.features, &all.feature_names) {
+            let moments = Moments::of(&all.features, &all.feature_names);
+            if let Err(e) = &moments {
+                is_a_sentence(&e.to_string());
+            }
+            if let Ok(moments) = moments {
                 let mut features = all.features.clone();
                 moments.apply(&mut features);
                 assert!(

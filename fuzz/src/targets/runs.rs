@@ -154,7 +154,7 @@ fn made() -> &'static Made {
         let text = "version = 2\nmodel = \"logistic\"\n[run]\nsteps = 60\nparticles = 5\nburn-in = 20\nstep-size = 0.1\n\
                     [logistic]\nintercept = true\n";
         let mut config = Config::parse(text).expect("a config");
-        let file = scratch.path("table.csv").display().to_string();
+        let file = scratch.path("table.csv").to_string_lossy().to_string();
         config.options.insert("data".into(), file.into());
         let entry = registry::find("logistic").expect("a model");
         let problem = entry.load(config.options.clone(), Given::Options).expect("data");
@@ -165,7 +165,7 @@ fn made() -> &'static Made {
         let start = Start::New(dir.clone());
         pool.install(|| carry::carry_out(job, &*model, start, false, &mut Nobody, motes::Stop::default())).expect("a run");
         // The same bytes every time, or a case would not be the same again.
-        let root = scratch.path("").display().to_string();
+        let root = scratch.path("").to_string_lossy().to_string();
         let read = |name: &'static str| {
             let bytes = std::fs::read(dir.join(name)).expect("a file of the run");
             let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("a text").replace(&root, "/somewhere/");

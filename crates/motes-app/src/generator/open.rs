@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use motes::npz;
+use motes::sentence::foreign_path;
 use motes_models::data::ImageSet;
 use motes_models::generator::{self, Decoder, NAME, Options, Targets, load_weights};
 
@@ -34,7 +35,7 @@ impl Trained {
         let config = config.ok_or_else(|| {
             format!(
                 "{} is not the run of a generator; give the directory that `motes fit generator` named",
-                dir.display()
+                foreign_path(dir)
             )
         })?;
         let options = Options::of(&config.options)?;
@@ -43,15 +44,16 @@ impl Trained {
         let bytes = std::fs::read(&weights).map_err(|e| {
             format!(
                 "cannot read {}: {e}; finish the training with `motes resume {}`",
-                weights.display(),
-                dir.display()
+                foreign_path(&weights),
+                foreign_path(dir)
             )
         })?;
         let mut decoder = generator::network(channels, 0);
-        let again = format!("write it again with `motes resume {}`", dir.display());
-        load_weights(&mut *decoder, &bytes).map_err(|e| format!("{} {e}; {again}", weights.display()))?;
+        let again = format!("write it again with `motes resume {}`", foreign_path(dir));
+        load_weights(&mut *decoder, &bytes)
+            .map_err(|e| format!("{} {e}; {again}", foreign_path(&weights)))?;
         let posterior = dir.join("posterior.npz");
-        let damaged = |e: String| format!("{} {e}; {again}", posterior.display());
+        let damaged = |e: String| format!("{} {e}; {again}", foreign_path(&posterior));
         let reader = std::fs::File::open(&posterior).map_err(|e| damaged(format!("cannot be read ({e})")))?;
         let particles = npz::read_npz(std::io::BufReader::new(reader), "particles").map_err(damaged)?;
         let &[_, images, d_x] = particles.shape.as_slice() else {
@@ -95,7 +97,7 @@ impl Trained {
         if rest.count() == 0 {
             return Err(format!(
                 "all images of {} were trained on; name others with `images`",
-                path.display()
+                foreign_path(path)
             )
             .into());
         }

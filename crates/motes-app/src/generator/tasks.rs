@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use motes::Flow;
+use motes::sentence::foreign;
 use motes::settings::unknown;
 use motes_models::data::{ImageSet, SIDE};
 use motes_models::generator::{Decoder, Mixture, Search, inpaint as search_latents};
@@ -65,9 +66,10 @@ pub fn mean_squared_error(a: &[f32], b: &[f32], counts: impl Fn(usize) -> bool) 
 
 /// Which of the 32 x 32 pixels are missing.
 pub fn hole(mask: &str) -> Result<Vec<bool>, Error> {
+    let named = foreign(mask);
     let wrong = || {
         format!(
-            "`mask={mask}` is neither x0,y0,x1,y1 within 0 to {SIDE} nor an image; write for example 10,10,22,22"
+            "`mask={named}` is neither x0,y0,x1,y1 within 0 to {SIDE} nor an image; write for example 10,10,22,22"
         )
     };
     let numbers: Result<Vec<usize>, _> = mask.split(',').map(|n| n.trim().parse()).collect();
@@ -84,11 +86,11 @@ pub fn hole(mask: &str) -> Result<Vec<bool>, Error> {
     };
     if !hole.contains(&true) {
         return Err(
-            format!("`mask={mask}` has no hole; white pixels of an image mark what is missing").into()
+            format!("`mask={named}` has no hole; white pixels of an image mark what is missing").into()
         );
     }
     if hole.iter().all(|h| *h) {
-        return Err(format!("`mask={mask}` leaves no pixel to go by; choose a smaller hole").into());
+        return Err(format!("`mask={named}` leaves no pixel to go by; choose a smaller hole").into());
     }
     Ok(hole)
 }

@@ -99,7 +99,7 @@ impl<R: Read + Seek> Archive<R> {
         let (rows, d) = match header.shape[..] {
             [rows] => (rows, 1),
             // Groups and their coordinates are one row of numbers.
-            [rows, ref axes @ ..] => (rows, axes.iter().fold(1, |d: usize, n| d.saturating_mul(*n))),
+            [rows, ref axes @ ..] => (rows, width(axes)),
             _ => return Err(damaged("not a matrix".into())),
         };
         if wanted.iter().any(|i| *i >= d) {
@@ -151,6 +151,11 @@ impl<R: Read> Read for Counted<R> {
         self.bytes += read as u64;
         Ok(read)
     }
+}
+
+/// How many numbers there are in a row of these axes.
+pub fn width(axes: &[usize]) -> usize {
+    axes.iter().fold(1, |d, n| d.saturating_mul(*n))
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Several runs on one page: a table, and charts in which they lie over each other.
 
+use motes::Summary;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::page::{algorithm, escape, exact, model, note, section};
-use super::read::Run;
-use super::words::{self, decimals_for, fixed, grouped, minus};
+use super::page::{NONE, algorithm, escape, exact, model, note, section};
+use super::ratio;
+use super::read::{Component, Run};
+use super::words::{self, decimals_for, fixed, grouped, minus, significant};
 use crate::metrics;
 
 /// The page of several runs.
@@ -20,6 +22,7 @@ pub fn several(runs: &[Run]) -> String {
         escape(&models.join(", "))
     );
     table(&mut out, runs);
+    likelihoods(&mut out, runs);
     section(&mut out, "Theta");
     out.push_str("<div class=\"chart\" data-chart=\"overlay\" data-name=\"\" data-label=\"theta\"></div>\n");
     if let Some(run) = runs.iter().filter(|r| r.theta.len() < r.d_theta).max_by_key(|r| r.d_theta) {
@@ -39,9 +42,10 @@ pub fn several(runs: &[Run]) -> String {
     let mut seen = BTreeSet::new();
     for s in measured.into_iter().chain(others).filter(|s| seen.insert(&s.name)) {
         section(&mut out, &escape(&s.title));
+        let log = if s.metric && s.averaged { " data-log" } else { "" };
         let _ = writeln!(
             out,
-            "<div class=\"chart\" data-chart=\"overlay\" data-name=\"{}\" data-label=\"{}\"></div></section>",
+            "<div class=\"chart\" data-chart=\"overlay\"{log} data-name=\"{}\" data-label=\"{}\"></div></section>",
             escape(&s.name),
             escape(&s.label),
         );
@@ -49,66 +53,198 @@ pub fn several(runs: &[Run]) -> String {
     out
 }
 
+/// The component that a table with room for one shows: the first that all runs have.
+pub fn shared(runs: &[Run]) -> Option<&str> {
+    let has = |run: &Run, name: &str| run.theta.iter().any(|c| c.name == name);
+    let first = runs.iter().find(|run| !run.theta.is_empty())?;
+    let all = first.theta.iter().find(|c| runs.iter().all(|run| run.theta.is_empty() || has(run, &c.name)));
+    Some(&all.or(first.theta.first())?.name)
+}
+
+/// The directory of a run, which a narrow column breaks where a path has parts.
+fn breaking(run: &Run) -> String {
+    escape(&run.dir.to_string_lossy()).replace('/', "/<wbr>")
+}
+
+/// The largest distance from the maximum of any component of a run, in standard errors.
+pub fn from_maximum(run: &Run) -> Option<f64> {
+    run.summary.as_ref()?.diagnostics.distance.iter().flatten().copied().reduce(|a, b| {
+        match b.abs() > a.abs() {
+            true => b,
+            false => a,
+        }
+    })
+}
+
+/// Decimals that show what Monte Carlo error leaves of the estimates of a component, and of their standard errors.
+pub fn decimals(runs: &[Run], name: &str) -> (usize, usize) {
+    let of = |value: fn(&Component) -> Option<f64>| {
+        let all = runs.iter().flat_map(|r| &r.theta).filter(|c| c.name == name).filter_map(value);
+        decimals_for(all.filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min))
+    };
+    let estimate = of(|c| c.error.or(c.se)).min(6);
+    (estimate, (of(|c| c.se) + 1).min(estimate))
+}
+
 /// A row for each run.
 fn table(out: &mut String, runs: &[Run]) {
-    out.push_str("<section><h2>Runs</h2><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table of runs\"><table class=\"runs\"><thead><tr>");
-    let measured = metrics_of(runs);
+    let measured = measures_of(runs);
     let shown: Vec<metrics::Shown> = measured.iter().map(|name| metrics::shown(name)).collect();
     let titles: Vec<String> = shown.iter().map(|s| escape(&s.title)).collect();
-    let wide = runs.iter().any(|r| r.d_theta > 1);
-    let theta =
-        escape(runs.iter().find_map(|r| r.theta.first()).filter(|_| wide).map_or("theta", |c| &c.name));
-    let mut heads = vec!["", "run", "algorithm", "N", "h", "steps", "seconds", &theta, "± error", "ESS"];
+    let name = shared(runs).unwrap_or("theta");
+    let theta = escape(name);
+    let (places, se_places) = decimals(runs, name);
+    let mut heads = vec![theta.as_str(), "SE", "from maximum", "MC error"];
     heads.extend(titles.iter().map(String::as_str));
-    heads.push("verdict");
-    for head in heads {
+    heads.extend(["seconds", "N", "h", "steps"]);
+    let text = |known: Option<String>| known.map_or(NONE.into(), |t| escape(&t));
+    let cells_of = |run: &Run| {
+        let s = run.summary.as_ref();
+        let component = run.theta.iter().find(|c| c.name == name);
+        let mut cells = vec![
+            exact(component.and_then(|c| c.mean), |v| fixed(v, places)),
+            exact(component.and_then(|c| c.se), |v| fixed(v, se_places)),
+            exact(from_maximum(run), |v| format!("{} SE", fixed(v, 3))),
+            exact(component.and_then(|c| c.error), |v| significant(v, 2)),
+        ];
+        for (name, shown) in measured.iter().zip(&shown) {
+            let value = s.and_then(|s| measure(s, name));
+            cells.push(exact(value, |v| minus(shown.text(v))));
+        }
+        let made = s.map_or(run.reached, |s| s.steps);
+        let steps = match run.steps {
+            Some(_) => grouped(made),
+            None => format!("{} {}", grouped(made), words::counted(run, made)),
+        };
+        cells.extend([
+            exact(s.map(|s| s.time.seconds), |v| fixed(v, 3)),
+            text(run.particles()),
+            text(run.step_size()),
+            steps,
+        ]);
+        cells
+    };
+    let rows: Vec<Vec<String>> = runs.iter().map(cells_of).collect();
+    // What no run has needs no column.
+    let columns: Vec<usize> = (0..heads.len()).filter(|i| rows.iter().any(|row| row[*i] != NONE)).collect();
+    out.push_str("<section><h2>Runs</h2><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table of runs\"><table class=\"runs\"><thead><tr><th scope=\"col\"></th><th scope=\"col\">run</th><th scope=\"col\" class=\"word\">algorithm</th><th scope=\"col\" class=\"word\">verdict</th>");
+    for i in &columns {
+        let _ = write!(out, "<th scope=\"col\">{}</th>", heads[*i]);
+    }
+    out.push_str("</tr></thead><tbody>\n");
+    for (i, (run, cells)) in runs.iter().zip(&rows).enumerate() {
+        let verdict = words::verdict(run);
+        let _ = write!(
+            out,
+            "<tr data-run=\"{i}\"><td class=\"key\">{}</td><th scope=\"row\">{}</th><td class=\"word\" data-head=\"algorithm\">{}</td><td class=\"word {}\" data-head=\"verdict\" title=\"{}\">{}</td>",
+            i + 1,
+            breaking(run),
+            escape(algorithm(run)),
+            verdict.tone,
+            escape(&verdict.text.join(" ")),
+            if verdict.tone == "good" { "ok".into() } else { escape(&verdict.title) }
+        );
+        for i in &columns {
+            let _ = write!(out, "<td data-head=\"{}\">{}</td>", heads[*i], cells[*i]);
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div>\n");
+    let known =
+        |of: fn(&Component) -> Option<f64>| runs.iter().flat_map(|r| &r.theta).any(|c| of(c).is_some());
+    let mut notes = Vec::new();
+    if known(|c| c.se) {
+        notes.push("SE is the standard error of the estimate.");
+    }
+    if known(|c| c.distance) {
+        notes.push("The distance from the maximum of the likelihood, in standard errors, is that of an adjusted pass after the run, for the component that is farthest; auto needs no such pass.");
+    }
+    if known(|c| c.error) {
+        notes.push("The MC error is how far another seed may land.");
+    }
+    if !notes.is_empty() {
+        note(out, notes.join(" "));
+    }
+    out.push_str("</section>\n");
+}
+
+/// The log-likelihoods, what follows from them, and tests between them.
+fn likelihoods(out: &mut String, runs: &[Run]) {
+    let of = |run: &Run| run.summary.as_ref().and_then(|s| s.log_likelihood.clone());
+    if runs.iter().all(|run| of(run).is_none()) {
+        return;
+    }
+    section(out, "Likelihood");
+    out.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Log-likelihoods\"><table class=\"runs\"><thead><tr>");
+    let heads = ["parameters", "log-likelihood", "MC error", "AIC", "BIC", "n of BIC"];
+    for head in ["", "run"].iter().chain(&heads) {
         let _ = write!(out, "<th scope=\"col\">{head}</th>");
     }
     out.push_str("</tr></thead><tbody>\n");
-    let errors = || runs.iter().filter_map(|r| r.theta.first()?.error);
-    let decimals = decimals_for(errors().fold(f64::INFINITY, f64::min)).min(7);
     for (i, run) in runs.iter().enumerate() {
-        let s = run.summary.as_ref();
-        let text =
-            |known: Option<String>| known.map_or("<span class=\"none\">–</span>".into(), |t| escape(&t));
+        let l = of(run);
+        let l = l.as_ref();
+        let places = l.and_then(|l| l.mc_error).map_or(3, decimals_for).min(3);
         let _ = write!(
             out,
-            "<tr data-run=\"{i}\"><td class=\"key\">{}</td><th scope=\"row\">{}</th><td class=\"word\">{}</td><td>{}</td><td>{}</td><td>{}</td>",
+            "<tr data-likelihood=\"{i}\"><td class=\"key\">{}</td><th scope=\"row\">{}</th>",
             i + 1,
-            escape(&run.dir.display().to_string()),
-            escape(algorithm(run)),
-            text(run.particles()),
-            text(run.step_size()),
-            grouped(s.map_or(run.reached, |s| s.steps)),
+            breaking(run)
         );
-        let mean = s.and_then(|s| s.theta.mean.as_ref()?.first().copied());
-        let _ = write!(
-            out,
-            "<td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
-            exact(s.map(|s| s.time.seconds), |v| fixed(v, 3)),
-            exact(mean, |v| fixed(v, decimals)),
-            exact(run.theta.first().and_then(|c| c.error), |v| fixed(v, decimals)),
-            exact(s.and_then(|s| s.least_ess()), |v| grouped(v.round() as u64)),
-        );
-        for (name, shown) in measured.iter().zip(&shown) {
-            let value = s.and_then(|s| s.metrics.as_ref()?.get(name));
-            let _ = write!(out, "<td>{}</td>", exact(value, |v| minus(shown.text(v))));
+        let cells = [
+            grouped(run.d_theta as u64),
+            exact(l.and_then(|l| l.value), |v| fixed(v, places)),
+            exact(l.and_then(|l| l.mc_error), |v| significant(v, 2)),
+            exact(l.and_then(|l| l.aic), |v| fixed(v, places)),
+            exact(l.and_then(|l| l.bic), |v| fixed(v, places)),
+            l.and_then(|l| l.n).map_or(NONE.into(), grouped),
+        ];
+        for (cell, head) in cells.iter().zip(&heads) {
+            let _ = write!(out, "<td data-head=\"{head}\">{cell}</td>");
         }
-        let verdict = words::verdict(run);
-        let _ = writeln!(
-            out,
-            "<td class=\"word {}\" title=\"{}\">{}</td></tr>",
-            verdict.tone,
-            escape(&verdict.text.join(" ")),
-            escape(&verdict.title)
-        );
+        out.push_str("</tr>\n");
     }
-    out.push_str("</tbody></table></div></section>\n");
+    out.push_str("</tbody></table></div>\n");
+    for test in ratio::tests(runs) {
+        match test {
+            Ok(test) => {
+                let _ = writeln!(
+                    out,
+                    "<div class=\"test\"><h3>Likelihood-ratio test: {} against {}</h3><dl class=\"figures\"><div><dt>2 (l<sub>1</sub> − l<sub>0</sub>)</dt><dd>{}<small>{}</small></dd></div><div><dt>degrees of freedom</dt><dd>{}</dd></div><div><dt>p-value</dt><dd>{}<small>{}</small></dd></div></dl>",
+                    escape(&ratio::called(&runs[test.smaller])),
+                    escape(&ratio::called(&runs[test.larger])),
+                    exact(Some(test.statistic), |v| fixed(v, 3)),
+                    test.mc_error.map(|e| format!("MC error {}", significant(e, 2))).unwrap_or_default(),
+                    test.degrees,
+                    exact(Some(test.p), ratio::p_text),
+                    test.p_range
+                        .map(|[a, b]| format!(
+                            "{} to {} within two MC errors",
+                            ratio::p_text(a),
+                            ratio::p_text(b)
+                        ))
+                        .unwrap_or_default(),
+                );
+                let mut notes = vec![ratio::ASSUMED.to_string()];
+                notes.extend(test.notes);
+                note(out, escape(&notes.join(" ")));
+                out.push_str("</div>\n");
+            }
+            Err(why) => note(out, escape(&why)),
+        }
+    }
+    out.push_str("</section>\n");
 }
 
-/// The names of all metrics that any run has, in the order of the first that has them.
-pub fn metrics_of(runs: &[Run]) -> Vec<String> {
-    let all = runs.iter().filter_map(|r| r.summary.as_ref()?.metrics.as_ref()).flat_map(|m| &m.0);
+/// The names of all metrics and scalars that any run has, in the order of the first that has them.
+pub fn measures_of(runs: &[Run]) -> Vec<String> {
+    let summaries = runs.iter().filter_map(|r| r.summary.as_ref());
+    let all = summaries.flat_map(|s| s.metrics.iter().chain(&s.scalars)).flat_map(|m| &m.0);
     let mut seen = BTreeSet::new();
     all.map(|(name, _)| name.clone()).filter(|name| seen.insert(name.clone())).collect()
+}
+
+/// What a run has under such a name.
+pub fn measure(summary: &Summary, name: &str) -> Option<f64> {
+    summary.metrics.iter().chain(&summary.scalars).find_map(|m| m.get(name))
 }

@@ -4,6 +4,7 @@ mod blob;
 mod clouds;
 mod compare;
 pub(crate) mod page;
+mod ratio;
 mod read;
 pub mod stats;
 mod table;
@@ -15,10 +16,11 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 pub use page::{STYLE, base64, escape};
-pub use table::table;
+pub use table::{likelihood_table, table};
 pub use words::{quoted, shell};
 
 use motes::files::{Durable, sweep, write_atomically};
+use motes::sentence::foreign_path;
 
 use crate::Error;
 use read::Limits;
@@ -83,7 +85,7 @@ fn html(dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, Error> 
 
 /// Replaces an earlier report, and nothing else.
 pub fn write(path: &Path, html: &str) -> Result<(), Error> {
-    let shown = path.display();
+    let shown = foreign_path(path);
     if path.is_dir() {
         return Err(format!("{shown} is a directory; give a file name to `output`").into());
     }

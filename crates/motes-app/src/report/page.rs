@@ -2,10 +2,12 @@
 
 use std::fmt::{Display, Write};
 
+use motes::Summary;
+use motes::printable::Number;
 use sha2::{Digest, Sha256};
 
 use super::blob::blob;
-use super::read::{Posterior, Run};
+use super::read::{Component, Posterior, Run};
 use super::words::{self, decimals_for, fixed, grouped, minus, significant};
 use super::{clouds, compare};
 use crate::metrics;
@@ -87,11 +89,14 @@ pub fn base64(bytes: &[u8]) -> String {
     out
 }
 
+/// What stands where there is no value.
+pub const NONE: &str = "<span class=\"none\">–</span>";
+
 /// A number that is shown rounded and can be read in full.
 pub fn exact(value: Option<f64>, shown: impl FnOnce(f64) -> String) -> String {
     match value.filter(|v| v.is_finite()) {
         Some(v) => format!("<data value=\"{v:?}\" title=\"{v:?}\">{}</data>", shown(v)),
-        None => "<span class=\"none\">–</span>".into(),
+        None => NONE.into(),
     }
 }
 
@@ -118,15 +123,18 @@ fn single(run: &Run) -> String {
     figures(&mut out, run);
     pictures(&mut out, run);
     theta(&mut out, run);
+    likelihood(&mut out, run);
     posterior(&mut out, run);
     let (metrics, others): (Vec<_>, Vec<_>) =
         run.scalars.iter().filter(|s| s.trace.len() > 1).partition(|s| s.metric);
     for s in metrics.into_iter().chain(others.into_iter().rev()) {
         let along = if s.metric { " along the run" } else { "" };
+        // What a model wants in its trace, as a loss, may fall by orders of magnitude.
+        let log = if s.metric && s.averaged { " data-log" } else { "" };
         section(&mut out, &format!("{}{along}", escape(&s.title)));
         let _ = writeln!(
             out,
-            "<div class=\"chart\" data-chart=\"scalar\" data-name=\"{}\" data-label=\"{}\" data-what=\"{}\"></div></section>",
+            "<div class=\"chart\" data-chart=\"scalar\"{log} data-name=\"{}\" data-label=\"{}\" data-what=\"{}\"></div></section>",
             escape(&s.name),
             escape(&s.label),
             escape(&s.meaning),
@@ -145,9 +153,16 @@ fn in_short(run: &Run) -> String {
     if let Some(h) = run.step_size() {
         parts.push(format!("h = {h}"));
     }
-    if !run.was_timed() {
-        parts.push(format!("{} steps", grouped(run.steps)));
-        parts.push(format!("burn-in {}", grouped(run.burn_in)));
+    match run.steps {
+        Some(steps) if !run.was_timed() => {
+            parts.push(format!("{} steps", grouped(steps)));
+            parts.push(format!("burn-in {}", grouped(run.burn_in)));
+        }
+        Some(_) => {}
+        None => {
+            let made = run.summary.as_ref().map_or(run.reached, |s| s.steps);
+            parts.push(format!("{} {}", grouped(made), words::counted(run, made)));
+        }
     }
     if let Some(seed) = run.setting("seed") {
         parts.push(format!("seed {seed}"));
@@ -180,11 +195,20 @@ fn verdict(out: &mut String, run: &Run) {
         verdict.tone,
         escape(&verdict.title)
     );
-    let _ = writeln!(out, "<p>{}</p>", escape(&verdict.text.join(" ")));
+    let _ = writeln!(out, "<p>{}</p>", unbroken(&verdict.text.join(" ")));
     if let Some(command) = verdict.command {
         let _ = writeln!(out, "<p><code>{}</code></p>", escape(&command));
     }
     out.push_str("</section>\n");
+}
+
+/// Text as HTML in which no line ends within a flag.
+fn unbroken(text: &str) -> String {
+    let word = |word: &str| match word.starts_with("--") {
+        true => format!("<span class=\"line\">{}</span>", escape(word)),
+        false => escape(word),
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// The numbers that people ask for first.
@@ -192,10 +216,29 @@ fn figures(out: &mut String, run: &Run) {
     let Some(s) = &run.summary else { return };
     let mut items: Vec<(String, String, String)> = Vec::new();
     let mut add = |name: &str, value: String, more: String| items.push((escape(name), value, more));
-    if let ([component], Some(mean)) = (run.theta.as_slice(), s.theta.mean.as_ref().and_then(|m| m.first())) {
-        let decimals = component.error.map_or(5, decimals_for);
-        let error = component.error.map(|e| format!("± {}", fixed(e, decimals))).unwrap_or_default();
-        add("theta, time average", exact(Some(*mean), |v| fixed(v, decimals)), error);
+    if let [component] = run.theta.as_slice()
+        && let Some(mean) = component.mean
+    {
+        let decimals = component.se.or(component.error).map_or(5, decimals_for);
+        let more = match (component.se, component.error) {
+            (Some(se), _) => format!("standard error {}", fixed(se, decimals)),
+            (None, Some(error)) => format!("MC error {}", fixed(error, decimals)),
+            (None, None) => String::new(),
+        };
+        add(&component.name, exact(Some(mean), |v| fixed(v, decimals)), more);
+        if let Some([low, high]) = component.interval {
+            let value = format!(
+                "<span class=\"line\">{} to {}</span>",
+                exact(Some(low), |v| fixed(v, decimals)),
+                exact(Some(high), |v| fixed(v, decimals))
+            );
+            add(&interval_name(s), value, format!("of {}", escape(&component.name)));
+        }
+    }
+    if let Some(l) = s.log_likelihood.as_ref().filter(|l| l.value.is_some()) {
+        let decimals = l.mc_error.map_or(3, decimals_for).min(3);
+        let error = l.mc_error.map(|e| format!("MC error {}", significant(e, 2))).unwrap_or_default();
+        add("log-likelihood", exact(l.value, |v| fixed(v, decimals)), error);
     }
     let on = s.test_rows().map(|n| format!("on {} test rows", grouped(n))).unwrap_or_default();
     for (name, value) in s.metrics.iter().flat_map(|m| &m.0) {
@@ -207,28 +250,82 @@ fn figures(out: &mut String, run: &Run) {
         add(&shown.title, exact(Some(*value), |v| minus(shown.text(v))), "mean over the last pass".into());
     }
     let d = &s.diagnostics;
-    let of = |one: &str, many: &str| if run.d_theta > 1 { many.to_string() } else { one.to_string() };
-    if let Some(ess) = s.least_ess() {
-        let least = of("of theta", "smallest of theta’s");
-        add("effective sample size", exact(Some(ess), |v| grouped(v.round() as u64)), least);
+    // Of one component the table below has them, and a fit in stages has no time average.
+    if let Some(ess) = s.least_ess().filter(|_| run.steps.is_some() && run.d_theta > 1) {
+        let value = exact(Some(ess), |v| grouped(v.round() as u64));
+        add("effective sample size", value, "smallest of theta’s".into());
     }
-    if let Some((_, drift)) = d.worst_drift() {
-        let most = of("sd, second half against first", "sd, second half against first: largest of theta’s");
-        add("drift", exact(Some(drift), |v| fixed(v, 2)), most);
+    if let Some((_, drift)) = d.worst_drift().filter(|_| run.d_theta > 1) {
+        let most = "sd, second half against first: largest of theta’s";
+        add("drift", exact(Some(drift), |v| fixed(v, 2)), most.into());
     }
     if d.acceptance.is_some() {
         add("accepted", exact(d.acceptance, percent), "of moves".into());
     } else if d.shadow_acceptance.is_some() {
         add("shadow acceptance", exact(d.shadow_acceptance, percent), "one step at the end".into());
     }
+    if d.evaluations.is_some() {
+        let whose = if run.steps.is_some() { "per particle, of the assessing pass" } else { "per particle" };
+        add("evaluations", exact(d.evaluations, |v| grouped(v.round() as u64)), whose.into());
+    }
     let speed = Some(s.time.steps_per_second).filter(|v| v.is_finite());
-    let speed = speed.map(|v| format!("{} steps/s", words::grouped(v.round() as u64)));
+    let speed = speed.map(|v| format!("{} {}s/s", words::grouped(v.round() as u64), run.unit()));
     add("time", exact(Some(s.time.seconds), words::seconds), speed.unwrap_or_default());
+    if s.time.assess_seconds.is_some() {
+        let value = exact(s.time.assess_seconds, words::seconds);
+        add("time of assessing", value, "after the run".into());
+    }
     out.push_str("<dl class=\"figures\">\n");
     for (name, value, more) in items {
         let _ = writeln!(out, "<div><dt>{name}</dt><dd>{value}<small>{more}</small></dd></div>");
     }
     out.push_str("</dl>\n");
+}
+
+/// What the intervals of a run are called.
+fn interval_name(s: &Summary) -> String {
+    format!("{} % interval", Number(100.0 * s.level))
+}
+
+/// The log-likelihood and what follows from it, or why it is not to be had.
+fn likelihood(out: &mut String, run: &Run) {
+    let Some(l) = run.summary.as_ref().and_then(|s| s.log_likelihood.as_ref()) else { return };
+    section(out, "Log-likelihood");
+    if l.value.is_none() {
+        let why = l.why_not.as_deref().unwrap_or("it is not finite");
+        let _ = writeln!(out, "<p>Not to be had: {}</p></section>", escape(&words::ended(why)));
+        return;
+    }
+    let decimals = l.mc_error.map_or(3, decimals_for).min(3);
+    let cells = [
+        ("log p(y) at the estimate", exact(l.value, |v| fixed(v, decimals))),
+        ("MC error", exact(l.mc_error, |v| significant(v, 2))),
+        ("AIC", exact(l.aic, |v| fixed(v, decimals))),
+        ("BIC", exact(l.bic, |v| fixed(v, decimals))),
+        ("n of BIC", l.n.map_or(NONE.into(), grouped)),
+    ];
+    let heads: String = cells.iter().map(|(head, _)| format!("<th scope=\"col\">{head}</th>")).collect();
+    let row: String =
+        cells.iter().map(|(head, cell)| format!("<td data-head=\"{head}\">{cell}</td>")).collect();
+    let _ = writeln!(
+        out,
+        "<div class=\"scroll\"><table class=\"likelihood few\"><thead><tr>{heads}</tr></thead><tbody>\n<tr>{row}</tr></tbody></table></div>"
+    );
+    let method = match l.method.as_deref() {
+        Some("bridge") => "Computed by bridge sampling. ".to_string(),
+        Some(other) => format!("Computed by: {}. ", escape(other)),
+        None => String::new(),
+    };
+    let constants = match l.complete {
+        true => {
+            "The density has all its constants, so the value can be compared with that of other programs."
+        }
+        false => {
+            "The density is taken as it is given: a constant that it leaves out shifts the value, AIC and BIC, and only fits with the same one can be compared."
+        }
+    };
+    note(out, format_args!("{method}{constants}"));
+    out.push_str("</section>\n");
 }
 
 /// Larger pictures stay where they are, so that a page can be mailed.
@@ -276,6 +373,9 @@ fn theta(out: &mut String, run: &Run) {
         out.push_str("</section>\n");
         return;
     }
+    if let Some(s) = &run.summary {
+        components(out, run, s);
+    }
     out.push_str("<div class=\"chart\" data-chart=\"theta\"></div>\n");
     if run.theta.len() < run.d_theta {
         note(
@@ -288,40 +388,85 @@ fn theta(out: &mut String, run: &Run) {
             ),
         );
     }
-    if let Some(s) = run.summary.as_ref().filter(|_| run.theta.len() > 1) {
-        let rows = run.theta.len().min(LISTED);
-        out.push_str("<div class=\"scroll\"><table class=\"theta\"><thead><tr><th scope=\"col\">component</th><th scope=\"col\">mean</th><th scope=\"col\">± error</th><th scope=\"col\">last</th><th scope=\"col\">ESS</th><th scope=\"col\">drift</th></tr></thead><tbody>\n");
-        let smallest = run.theta.iter().filter_map(|c| c.error).fold(f64::INFINITY, f64::min);
-        let decimals = if smallest.is_finite() { decimals_for(smallest).min(7) } else { 5 };
-        for (i, c) in run.theta.iter().take(rows).enumerate() {
-            let mean = s.theta.mean.as_ref().and_then(|m| m.get(i).copied());
-            let last = s.theta.last.get(i).copied();
-            let ess = s.diagnostics.ess.get(i).copied().flatten();
-            let _ = writeln!(
-                out,
-                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-                escape(&c.name),
-                exact(mean, |v| fixed(v, decimals)),
-                exact(c.error, |v| fixed(v, decimals)),
-                exact(last, |v| fixed(v, decimals)),
-                exact(ess, |v| grouped(v.round() as u64)),
-                exact(c.drift, |v| fixed(v, 2)),
-            );
+    out.push_str("</section>\n");
+}
+
+/// A row for each component, with the columns that any of them has a value for.
+fn components(out: &mut String, run: &Run, s: &Summary) {
+    let rows = &run.theta[..run.theta.len().min(LISTED)];
+    let decimals = |c: &Component| c.se.or(c.error).map_or(5, decimals_for).min(7);
+    type Cell = Box<dyn Fn(&Component) -> Option<String>>;
+    let number = |of: fn(&Component) -> Option<f64>, show: fn(f64, usize) -> String| -> Cell {
+        Box::new(move |c| of(c).filter(|v| v.is_finite()).map(|v| exact(Some(v), |v| show(v, decimals(c)))))
+    };
+    let in_stages = run.steps.is_none();
+    let mut columns: Vec<(String, Cell)> = vec![
+        ("estimate".into(), number(|c| c.mean, fixed)),
+        ("standard error".into(), number(|c| c.se, fixed)),
+        (
+            interval_name(s),
+            Box::new(move |c| {
+                let [low, high] = c.interval?.map(|v| exact(Some(v), |v| fixed(v, decimals(c))));
+                Some(format!("<span class=\"line\">{low} to {high}</span>"))
+            }),
+        ),
+        ("MC error".into(), number(|c| c.error, |v, _| significant(v, 2))),
+        ("MC error of SE".into(), number(|c| c.se_error, |v, _| significant(v, 2))),
+        ("information".into(), number(|c| c.share, |v, _| format!("{} %", fixed(100.0 * v, 0)))),
+        ("from maximum".into(), number(|c| c.distance, |v, _| format!("{} SE", fixed(v, 3)))),
+    ];
+    if !in_stages {
+        columns.push(("ESS".into(), number(|c| c.ess, |v, _| grouped(v.round() as u64))));
+        columns.push(("drift".into(), number(|c| c.drift, |v, _| fixed(v, 2))));
+    }
+    columns.retain(|(_, of)| rows.iter().any(|c| of(c).is_some()));
+    // On a narrow screen a few rows become lists.
+    let few = if rows.len() <= 3 { " few" } else { "" };
+    let _ = write!(
+        out,
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Estimates\"><table class=\"theta{few}\"><thead><tr><th scope=\"col\">component</th>"
+    );
+    for (head, _) in &columns {
+        let _ = write!(out, "<th scope=\"col\">{head}</th>");
+    }
+    out.push_str("</tr></thead><tbody>\n");
+    for c in rows {
+        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&c.name));
+        for (head, of) in &columns {
+            let cell = of(c).unwrap_or(NONE.into());
+            let _ = write!(out, "<td data-head=\"{head}\">{cell}</td>");
         }
-        out.push_str("</tbody></table></div>\n");
-        note(
-            out,
-            "Drift is how far a component moved from the first to the second half of the steps after burn-in, in its standard deviations.",
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div>\n");
+    let has = |head: &str| columns.iter().any(|(h, _)| h.starts_with(head));
+    let mut words = Vec::new();
+    if has("standard error") {
+        words.push("The standard error and the interval are about the data: another sample would move the estimate so far.");
+    }
+    if has("MC error") {
+        words.push("The MC (Monte Carlo) error is about the computation: another seed would move it so far.");
+    }
+    if has("information") {
+        words.push("Information is the share that the data hold of what they would tell about the component if the latent variables were known.");
+    }
+    if has("from maximum") {
+        words.push(
+            "The distance from the maximum of the likelihood is that of an adjusted pass after the run.",
         );
     }
-    out.push_str("</section>\n");
+    if has("drift") {
+        words.push("Drift is how far a component moved from the first to the second half of the steps after burn-in, in its standard deviations.");
+    }
+    note(out, words.join(" "));
 }
 
 fn posterior(out: &mut String, run: &Run) {
     if run.summary.is_none() {
         return;
     }
-    section(out, "Posterior");
+    let settled = run.summary.as_ref().is_some_and(|s| !s.theta.se.is_empty());
+    section(out, if settled { "Posterior at the estimate" } else { "Posterior" });
     let Some(p) = &run.posterior else {
         note(
             out,
@@ -331,16 +476,31 @@ fn posterior(out: &mut String, run: &Run) {
         return;
     };
     let sampled = p.rows.iter().any(|r| r.marginal.is_some());
-    let of = if p.last_cloud_only { "the last cloud" } else { "the clouds kept after burn-in" };
-    let how = if sampled {
+    let in_stages = run.steps.is_none();
+    let of = match (p.last_cloud_only, in_stages) {
+        (true, _) => "the last cloud",
+        (false, true) => "the clouds kept in the third stage",
+        (false, false) => "the clouds kept after burn-in",
+    };
+    let over = if in_stages {
+        "sweep of the third stage, in which theta stays at the estimate"
+    } else {
+        "step after burn-in"
+    };
+    let mut how = if sampled {
         format!(
-            "Mean and sd are averages over every step after burn-in; quantiles and densities (Gaussian kernels, Silverman’s rule) are those of {} of {of}.",
+            "Mean and sd are averages over every {over}; quantiles and densities (Gaussian kernels, Silverman’s rule) are those of {} of {of}.",
             particles(p)
         )
     } else {
         "Exact posterior moments; this algorithm keeps no cloud, so there are no quantiles or densities."
             .into()
     };
+    if p.rows.iter().any(|r| r.total_sd.is_some()) {
+        how.push_str(
+            " They take theta as known; the total sd adds to the sd, to first order, what the uncertainty of theta contributes.",
+        );
+    }
     out.push_str("<div class=\"pair\">\n");
     if sampled {
         out.push_str("<div class=\"chart\" data-chart=\"density\"></div>\n");
@@ -390,6 +550,10 @@ fn intervals(out: &mut String, p: &Posterior, sampled: bool) {
     let decimals = if least.is_finite() { (decimals_for(least) + 1).min(8) } else { 4 };
     let show = |v: f64| if even { fixed(v, decimals) } else { significant(v, 4) };
     out.push_str("<div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Posterior intervals\"><table class=\"intervals\"><thead><tr><th scope=\"col\">coordinate</th><th scope=\"col\">mean</th><th scope=\"col\">sd</th>");
+    let total = p.rows.iter().any(|r| r.total_sd.is_some());
+    if total {
+        out.push_str("<th scope=\"col\" title=\"includes the uncertainty of theta\">total sd</th>");
+    }
     if sampled {
         out.push_str("<th scope=\"col\">5 %</th><th scope=\"col\">50 %</th><th scope=\"col\">95 %</th>");
     }
@@ -405,6 +569,9 @@ fn intervals(out: &mut String, p: &Posterior, sampled: bool) {
             None => write!(out, "<tr data-i=\"{i}\"><th scope=\"row\">{name}</th>"),
         };
         let _ = write!(out, "<td>{}</td><td>{}</td>", finite(r.mean), finite(r.var.sqrt()));
+        if total {
+            let _ = write!(out, "<td>{}</td>", r.total_sd.map_or("–".into(), finite));
+        }
         if sampled {
             match &r.marginal {
                 Some(m) => [m.q05, m.q50, m.q95].iter().for_each(|q| {
@@ -419,7 +586,7 @@ fn intervals(out: &mut String, p: &Posterior, sampled: bool) {
 }
 
 /// The settings that people look for first; others follow by name.
-const FIRST: [&str; 12] = [
+const FIRST: [&str; 14] = [
     "model",
     "algorithm",
     "data",
@@ -429,6 +596,8 @@ const FIRST: [&str; 12] = [
     "steps",
     "burn-in",
     "step-size",
+    "tolerance",
+    "max-evaluations",
     "seed",
     "precision",
     "preconditioner",

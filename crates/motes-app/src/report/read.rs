@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use motes::Summary;
 use motes::columns;
 use motes::printable::{Number, printable};
+use motes::sentence::foreign_path;
+use motes::{Algorithm, Settings, Summary};
 use motes_models::registry;
 use serde_json::Value;
 
-use super::clouds::Archive;
+use super::clouds::{Archive, width};
 use super::stats::{Marginal, marginal};
 use super::thin::{Decimator, Moments, Smoothed, Thinned};
 use super::words;
@@ -19,6 +20,10 @@ use crate::metrics;
 
 /// No run makes more steps: a browser counts no further than this.
 const LAST_STEP: u64 = 1 << 53;
+
+/// The columns that tell how far a fit is that finds its own length.
+const STAGE: &str = "stage";
+const EVALUATIONS: &str = "evaluations";
 
 /// How much of a run goes into a report.
 #[derive(Clone, Copy, Debug)]
@@ -39,11 +44,15 @@ pub struct Limits {
 pub struct Run {
     pub dir: PathBuf,
     pub settings: Vec<(String, String)>,
-    /// The number of steps asked for.
-    pub steps: u64,
+    /// The number of steps asked for; none where the algorithm finds its own length.
+    pub steps: Option<u64>,
     pub burn_in: u64,
     /// The last step of the trace.
     pub reached: u64,
+    /// The stages of a fit that has them, in their order.
+    pub stages: Vec<Stage>,
+    /// Whether the settings are still those that the summary was written for.
+    as_summarized: bool,
     /// Of a finished run.
     pub summary: Option<Summary>,
     pub theta: Vec<Component>,
@@ -56,9 +65,19 @@ pub struct Run {
 }
 
 impl Run {
-    /// Whether all the steps that were asked for have been made.
+    /// Whether all that was asked for has been done.
     pub fn complete(&self) -> bool {
-        self.summary.as_ref().is_some_and(|s| s.steps >= self.steps)
+        match (&self.summary, self.steps) {
+            (Some(s), Some(steps)) => s.steps >= steps,
+            // What goes on with another tolerance has its summary of before until it ends.
+            (Some(_), None) => self.as_summarized,
+            (None, _) => false,
+        }
+    }
+
+    /// What its steps are called: those of an algorithm that finds its own length move all particles several times.
+    pub fn unit(&self) -> &'static str {
+        if self.steps.is_none() { "sweep" } else { "step" }
     }
 
     /// N at the end of a finished run, as the summary has it, and at the beginning of another.
@@ -79,7 +98,7 @@ impl Run {
 
     /// Whether it was to run for a time, and not for a number of steps: what ends it then writes down how many it made.
     pub fn was_timed(&self) -> bool {
-        self.steps == UNBOUNDED
+        self.steps == Some(UNBOUNDED)
     }
 
     /// A setting by its name.
@@ -88,14 +107,46 @@ impl Run {
     }
 }
 
-/// A component of theta.
+/// A stretch of the trace.
+pub struct Stage {
+    /// 1, 2 or 3.
+    pub number: u8,
+    pub from: u64,
+    pub to: u64,
+}
+
+impl Stage {
+    /// What happens in it.
+    pub fn name(&self) -> &'static str {
+        match self.number {
+            1 => "search",
+            2 => "average",
+            _ => "posterior",
+        }
+    }
+}
+
+/// A component of theta, with what the summary has about it.
 pub struct Component {
     pub name: String,
     pub trace: Vec<(u64, f64)>,
     /// The time average after burn-in, as it develops.
     pub average: Vec<(u64, f64)>,
-    /// The Monte Carlo error of the time average, as the summary has it.
+    /// The estimate.
+    pub mean: Option<f64>,
+    /// Its standard error.
+    pub se: Option<f64>,
+    /// The Monte Carlo error of that.
+    pub se_error: Option<f64>,
+    /// The confidence interval.
+    pub interval: Option<[f64; 2]>,
+    /// The Monte Carlo error of the estimate.
     pub error: Option<f64>,
+    /// The share of the information of complete data that the data hold.
+    pub share: Option<f64>,
+    /// How far the estimate is from the maximum, in standard errors.
+    pub distance: Option<f64>,
+    pub ess: Option<f64>,
     /// How far it moved from the first to the second half of the steps after burn-in, in standard deviations.
     pub drift: Option<f64>,
 }
@@ -132,6 +183,8 @@ pub struct Coordinate {
     pub name: String,
     pub mean: f64,
     pub var: f64,
+    /// The standard deviation that includes theta's uncertainty.
+    pub total_sd: Option<f64>,
     pub marginal: Option<Marginal>,
 }
 
@@ -140,14 +193,27 @@ pub fn run(dir: &Path, limits: Limits, with_posterior: bool) -> Result<Run, Stri
     let config = config(dir)?;
     let summary = Summary::read(dir).map_err(|e| e.to_string())?;
     let whole = |key: &str| config.get(key).and_then(Value::as_u64);
-    let steps = whole("steps").or(summary.as_ref().map(|s| s.steps)).unwrap_or(0);
-    let burn_in = whole("burn-in").unwrap_or(steps / 2);
+    let ends_itself = config
+        .get("algorithm")
+        .and_then(|name| name.as_str()?.parse::<&'static Algorithm>().ok())
+        .is_some_and(|algorithm| !algorithm.takes("steps", &Settings::default()));
+    let counted = || whole("steps").or(summary.as_ref().map(|s| s.steps)).unwrap_or(0);
+    let steps = (!ends_itself).then(counted);
+    let burn_in = steps.map_or(0, |steps| whole("burn-in").unwrap_or(steps / 2));
+    let as_summarized = summary.as_ref().is_some_and(|s| {
+        ["tolerance", "max-evaluations"].iter().all(|key| match s.settings.get(key) {
+            Some(then) => config.get(*key).is_none_or(|now| now == then),
+            None => true,
+        })
+    });
     let mut run = Run {
         dir: dir.to_path_buf(),
         settings: config.iter().map(|(key, value)| (key.clone(), plain(value, 400))).collect(),
         steps,
         burn_in,
         reached: 0,
+        stages: Vec::new(),
+        as_summarized,
         d_theta: summary.as_ref().map_or(0, |s| s.d_theta),
         summary,
         theta: Vec::new(),
@@ -169,11 +235,14 @@ fn config(dir: &Path) -> Result<serde_json::Map<String, Value>, String> {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
             crate::config::not_a_run(dir).to_string()
         }
-        _ => format!("cannot read {}: {e}; check the permissions", path.display()),
+        _ => format!("cannot read {}: {e}; check the permissions", foreign_path(&path)),
     })?;
     let text = String::from_utf8(bytes).map_err(|_| "it is not text".to_string());
     text.and_then(|t| flat(&t)).map_err(|e| {
-        format!("{} cannot be understood ({e}); put back the file that `motes fit` wrote", path.display())
+        format!(
+            "{} cannot be understood ({e}); put back the file that `motes fit` wrote",
+            foreign_path(&path)
+        )
     })
 }
 
@@ -259,7 +328,7 @@ enum Drawn {
 fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
     let path = run.dir.join("trace.csv");
     let failed = |e: &dyn std::fmt::Display| {
-        format!("cannot read {}: {e}; give a directory that `motes fit` named", path.display())
+        format!("cannot read {}: {e}; give a directory that `motes fit` named", foreign_path(&path))
     };
     let mut file = File::open(&path).map_err(|e| failed(&e))?;
     // A row that was being written when the run was killed may be cut within a number; what a run at work adds is
@@ -291,7 +360,10 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
     let mut theta: Vec<Traced> = (1..=shown).map(|i| column(short(&names[i], limits.name), i)).collect();
     let mut scalars: Vec<(Scalar, Drawn)> = (1 + theta_count..names.len())
         .map(|i| {
-            let scalar = scalar(&short(&names[i], limits.name));
+            let mut scalar = scalar(&short(&names[i], limits.name));
+            if run.steps.is_none() {
+                scalar.meaning = scalar.meaning.replace("step", run.unit());
+            }
             let drawn = match scalar.averaged {
                 true => Drawn::Averages(i, Smoothed::new(60)),
                 false => Drawn::Steps(i, Decimator::new(stretches)),
@@ -299,6 +371,12 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
             (scalar, drawn)
         })
         .collect();
+    let stage_column = scalars.iter().position(|(s, _)| s.name == STAGE).map(|i| 1 + theta_count + i);
+    let stage_column = stage_column.filter(|_| run.steps.is_none());
+    // Of a fit in stages, where it is counts and not what it counts.
+    if stage_column.is_some() {
+        scalars.retain(|(s, _)| s.name != STAGE && s.name != EVALUATIONS);
+    }
     let mut pending: Option<csv::ByteRecord> = None;
     let mut record = csv::ByteRecord::new();
     let mut before: Option<u64> = None;
@@ -315,10 +393,16 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
         };
         before = Some(k);
         run.reached = k;
+        if let Some(number) = stage_column.and_then(|i| number(row, i)).map(|v| v as u8) {
+            match run.stages.last_mut().filter(|stage| stage.number == number) {
+                Some(stage) => stage.to = k,
+                None => run.stages.push(Stage { number, from: k, to: k }),
+            }
+        }
         for t in &mut theta {
             let value = number(row, t.column).unwrap_or(f64::NAN);
             t.rows.push(k, value);
-            if k > run.burn_in && value.is_finite() {
+            if run.steps.is_some() && k > run.burn_in && value.is_finite() {
                 t.moments.push(value);
                 t.average.push(k, t.moments.mean);
             }
@@ -331,8 +415,9 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
         }
         Ok(())
     };
-    let damaged =
-        |what: String| format!("{} is damaged: {what}; put back the file that the run wrote", path.display());
+    let damaged = |what: String| {
+        format!("{} is damaged: {what}; put back the file that the run wrote", foreign_path(&path))
+    };
     while reader.read_byte_record(&mut record).map_err(|e| failed(&e))? {
         // One row behind, so that the last can be left out.
         match &mut pending {
@@ -351,7 +436,14 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
         .into_iter()
         .enumerate()
         .map(|(i, t)| Component {
+            mean: summary.and_then(|s| s.theta.mean.as_ref()?.get(i).copied()),
+            se: summary.and_then(|s| *s.theta.se.get(i)?),
+            se_error: summary.and_then(|s| *s.theta.se_mc_error.get(i)?),
+            interval: summary.and_then(|s| *s.theta.interval.get(i)?),
             error: summary.and_then(|s| *s.theta.mc_error.get(i)?),
+            share: summary.and_then(|s| *s.theta.information_share.get(i)?),
+            distance: summary.and_then(|s| *s.diagnostics.distance.get(i)?),
+            ess: summary.and_then(|s| *s.diagnostics.ess.get(i)?),
             drift: summary.and_then(|s| *s.diagnostics.drift.get(i)?),
             trace: t.rows.points(),
             average: t.average.points(),
@@ -405,10 +497,11 @@ fn posterior(dir: &Path, summary: &Summary, limits: Limits) -> Result<Option<Pos
     let file = match File::open(&path) {
         Ok(file) => BufReader::with_capacity(1 << 16, file),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(format!("cannot read {}: {e}; check the permissions", path.display())),
+        Err(e) => return Err(format!("cannot read {}: {e}; check the permissions", foreign_path(&path))),
     };
-    marginals(file, summary, limits)
-        .map_err(|e| format!("{} {e}; write it again with `motes resume {}`", path.display(), dir.display()))
+    marginals(file, summary, limits).map_err(|e| {
+        format!("{} {e}; write it again with `motes resume {}`", foreign_path(&path), foreign_path(dir))
+    })
 }
 
 /// A marginal with the quantiles that the summary has: here they may be of every n-th particle.
@@ -427,8 +520,7 @@ fn marginals(file: BufReader<File>, summary: &Summary, limits: Limits) -> Result
     if shape.is_none() {
         (array, shape) = ("particles", archive.shape("particles")?);
     }
-    let axes = |s: &[usize]| s.get(1..).map(|axes| axes.iter().fold(1, |d: usize, n| d.saturating_mul(*n)));
-    let d = shape.as_deref().and_then(axes).filter(|d| *d > 0);
+    let d = shape.as_deref().and_then(|s| s.get(1..)).map(width).filter(|d| *d > 0);
     let moments = match &summary.posterior {
         Some(listed) => Some((listed.mean.clone(), listed.var.clone())),
         None => archive.vector("mean")?.zip(archive.vector("var")?),
@@ -466,6 +558,7 @@ fn marginals(file: BufReader<File>, summary: &Summary, limits: Limits) -> Result
             name: names.get(i).map_or_else(|| format!("x[{i}]"), |name| short(name, limits.name)),
             mean,
             var,
+            total_sd: summary.posterior.as_ref().and_then(|p| *p.total_sd.as_ref()?.get(i)?),
             marginal: values.and_then(|v| marginal(v, points)).map(|m| as_summarized(m, summary, i)),
         });
     }

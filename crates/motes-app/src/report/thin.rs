@@ -100,9 +100,10 @@ impl Smoothed {
         }
     }
 
-    /// The average of each stretch, at its last step.
+    /// The average of each stretch, at its last step; a stretch whose sum is beyond all numbers has none.
     pub fn points(&self) -> Vec<(u64, f64)> {
-        self.kept.iter().map(|(sum, count, k)| (*k, sum / *count as f64)).collect()
+        let averages = self.kept.iter().map(|(sum, count, k)| (*k, sum / *count as f64));
+        averages.filter(|(_, average)| average.is_finite()).collect()
     }
 }
 

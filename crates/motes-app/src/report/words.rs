@@ -69,7 +69,7 @@ pub fn seconds(value: f64) -> String {
 
 /// A path as a shell takes it.
 pub fn shell(path: &Path) -> String {
-    let text = path.display().to_string();
+    let text = path.to_string_lossy();
     if text.starts_with('-') { format!("./'{}'", text.replace('\'', "'\\''")) } else { quoted(&text) }
 }
 
@@ -100,7 +100,17 @@ pub fn verdict(run: &Run) -> Verdict {
         let (title, text) = ("Diverged".into(), vec![sentence(problem)]);
         return Verdict { tone: "bad", title, text, command: None };
     }
-    let unfinished = || format!("Not finished: {} of {} steps", grouped(run.reached), grouped(run.steps));
+    let unfinished = || match (run.steps, run.stages.last()) {
+        (Some(steps), _) => format!("Not finished: {} of {} steps", grouped(run.reached), grouped(steps)),
+        (None, Some(stage)) => format!(
+            "Not finished: stage {} of 3 ({}), {} {}",
+            stage.number,
+            stage.name(),
+            grouped(run.reached),
+            counted(run, run.reached)
+        ),
+        (None, None) => "Not finished: nothing has been recorded yet".into(),
+    };
     if run.was_timed() {
         return Verdict {
             tone: "care",
@@ -121,33 +131,78 @@ pub fn verdict(run: &Run) -> Verdict {
     if !run.complete() {
         verdict.tone = "care";
         verdict.title = unfinished();
-        let before = format!(
-            "The run was continued and has not finished; the numbers below are those of its first {} steps.",
-            grouped(summary.steps)
-        );
+        let before = match run.steps {
+            Some(_) => format!(
+                "The run was continued and has not finished; the numbers below are those of its first {} steps.",
+                grouped(summary.steps)
+            ),
+            None => "The run was continued with other settings and has not finished; the numbers below are those of before.".into(),
+        };
         verdict.text = vec![before];
         verdict.command = Some(resume);
     }
     verdict
 }
 
+/// The unit of a run's steps, for so many of them.
+pub fn counted(run: &Run, count: u64) -> String {
+    if count == 1 { run.unit().into() } else { format!("{}s", run.unit()) }
+}
+
+/// The title of a verdict other than `ok`, and how grave it is: one that only bounds what can be trusted is no failure.
+fn title(verdict: &str) -> (&'static str, String) {
+    let (tone, title) = match verdict {
+        "too-short" => ("bad", "Too short to judge"),
+        "still-moving" => ("bad", "Theta was still moving"),
+        "standing-still" => ("bad", "The run stands still"),
+        "step-too-large" => ("bad", "The step size is too large"),
+        "low-acceptance" => ("bad", "Hardly any move is accepted"),
+        "biased" => ("bad", "The result is biased"),
+        "poor-mixing" => ("bad", "The particles mix poorly"),
+        "not-a-maximum" => ("bad", "Not a maximum of the likelihood"),
+        "boundary" => ("care", "The maximum lies on the boundary"),
+        "weakly-identified" => ("care", "The data say little about theta"),
+        "flat" => ("bad", "The likelihood is flat in a direction"),
+        "runaway" => ("bad", "Theta runs away"),
+        "rescale" => ("bad", "The scales are too far apart"),
+        "not-reached" => ("care", "The wanted precision was not reached"),
+        "disagree" => ("bad", "The replicates disagree"),
+        "predictions-only" => ("care", "Only the predictions can be trusted"),
+        other => return ("bad", capital(&other.replace('-', " "))),
+    };
+    (tone, title.into())
+}
+
 /// What the summary says, and nothing else: terminal, JSON and page never disagree.
 fn judged(summary: &Summary) -> Verdict {
     let d = &summary.diagnostics;
     if d.verdict != "ok" {
-        let title = match d.verdict.as_str() {
-            "step-too-large" => "The step size is too large".into(),
-            "low-acceptance" => "Hardly any move is accepted".into(),
-            "still-moving" => "Theta was still moving".into(),
-            "too-short" => "Too short to judge".into(),
-            other => sentence(&other.replace('-', " ")),
-        };
+        let (tone, title) = title(&d.verdict);
         let advice = show::advice(summary, Face::Shell)
             .map(|a| sentence(&a))
             .unwrap_or("Motes gives no advice for this.".into());
-        return Verdict { tone: "bad", title, text: vec![advice], command: None };
+        return Verdict { tone, title, text: vec![advice], command: None };
     }
     let mut text = Vec::new();
+    let known = |list: &[Option<f64>]| list.iter().flatten().copied().map(f64::abs).reduce(f64::max);
+    let relative: Vec<Option<f64>> =
+        summary.theta.mc_error.iter().zip(&summary.theta.se).map(|(e, se)| Some((*e)? / (*se)?)).collect();
+    if let Some(error) = known(&relative) {
+        let most = if relative.len() > 1 { "at most " } else { "" };
+        text.push(format!("The Monte Carlo error of theta is {most}{} of its standard error.", share(error)));
+    }
+    if let Some(distance) = known(&d.distance) {
+        text.push(format!(
+            "An adjusted pass at the estimate puts it {} standard errors from the maximum of the likelihood.",
+            fixed(distance, 3)
+        ));
+    }
+    if let Some(error) = d.posterior_error {
+        text.push(format!(
+            "The posterior means have Monte Carlo errors of at most {} of their standard deviations.",
+            share(error)
+        ));
+    }
     if let Some(a) = d.acceptance {
         text.push(format!("{} % of moves were accepted.", significant(100.0 * a, 3)));
     } else if let Some(a) = d.shadow_acceptance {
@@ -160,7 +215,7 @@ fn judged(summary: &Summary) -> Verdict {
         text.push(
             "The algorithm is exact: there is no sampling error. It has converged once the trace below is flat.".into(),
         );
-    } else {
+    } else if relative.is_empty() {
         text.push(match summary.least_ess() {
             Some(least) => format!(
                 "The averages of theta are worth at least {} independent draws.",
@@ -170,6 +225,11 @@ fn judged(summary: &Summary) -> Verdict {
         });
     }
     Verdict { tone: "good", title: "No problem found".into(), text, command: None }
+}
+
+/// A fraction in per cent, with two digits.
+pub fn share(fraction: f64) -> String {
+    format!("{} %", significant(100.0 * fraction, 2))
 }
 
 /// A text with a capital, unless it starts with a symbol such as h.
@@ -185,7 +245,12 @@ pub fn capital(text: &str) -> String {
 
 /// A sentence from a clause: a capital unless it starts with a symbol such as h, and a full stop.
 fn sentence(clause: &str) -> String {
-    let mut out = capital(&render(clause, Face::Shell));
+    ended(&capital(clause))
+}
+
+/// A clause as a shell has it, with a full stop.
+pub fn ended(clause: &str) -> String {
+    let mut out = render(clause, Face::Shell);
     if !out.ends_with(['.', '!', '?']) {
         out.push('.');
     }
@@ -215,6 +280,18 @@ mod tests {
             [seconds(1.4e-5), seconds(0.0123), seconds(5.23), seconds(75.2), seconds(7384.0)],
             ["14 µs", "12 ms", "5.2 s", "1 min 15 s", "2 h 3 min"]
         );
+    }
+
+    #[test]
+    fn every_verdict_has_a_title_of_its_own() {
+        // The words of the contract; a title that is only the word again would be no help.
+        let words = "too-short still-moving standing-still step-too-large low-acceptance biased poor-mixing not-a-maximum boundary weakly-identified flat runaway rescale not-reached disagree predictions-only";
+        for word in words.split(' ') {
+            let (_, title) = title(word);
+            assert!(title.starts_with(char::is_uppercase), "{word}: {title}");
+            assert_ne!(title, capital(&word.replace('-', " ")), "{word}");
+        }
+        assert_eq!(title("never-heard-of"), ("bad", "Never heard of".into()));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use motes::files::{Durable, write_atomically};
+use motes::sentence::foreign_path;
 use motes::{Ended, memory, npz};
 use motes_app::generator::Trained;
 use motes_app::generator::tasks::{
@@ -128,7 +129,7 @@ impl Task {
         let text = pool.install(|| {
             let run = Trained::open(run)?;
             std::fs::create_dir_all(&out).map_err(|e| {
-                format!("cannot make {}: {e}; choose another place with --output", out.display())
+                format!("cannot make {}: {e}; choose another place with --output", foreign_path(&out))
             })?;
             work(Task { run, out })
         })?;
@@ -143,7 +144,7 @@ impl Task {
         let shape = [images.len() / self.run.decoder.d_y(), self.run.channels, SIDE, SIDE];
         write_atomically(&npy, Durable::No, |out| npz::write_npy(out, &shape, images))
             .map_err(|e| e.to_string())?;
-        Ok(format!("{}\n{}\n", png.display(), npy.display()))
+        Ok(format!("{}\n{}\n", png.to_string_lossy(), npy.to_string_lossy()))
     }
 
     fn write_json(&self, name: &str, value: &serde_json::Value) -> Result<(), String> {

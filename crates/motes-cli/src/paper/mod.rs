@@ -16,6 +16,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use motes::files::{Durable, is_unfinished, sweep, write_atomically};
+use motes::sentence::foreign_path;
 use motes::settings::unknown;
 use motes::{Ended, memory};
 use motes_models::data::write_grid;
@@ -59,10 +60,12 @@ pub fn paper(args: PaperArgs) -> Result<Ended, String> {
     // That nobody reads it is no error.
     lines.iter().for_each(|line| drop(crate::print(&format!("{line}\n"))));
     match ended {
-        Ended::Complete => drop(crate::print(&format!("{}\n", place.dir.join("report.html").display()))),
+        Ended::Complete => {
+            drop(crate::print(&format!("{}\n", place.dir.join("report.html").to_string_lossy())))
+        }
         Ended::Early => say!(
             "stopped; the replicates that are done are kept in {}; go on with: {}",
-            place.dir.display(),
+            foreign_path(&place.dir),
             made.command
         ),
     }
@@ -144,7 +147,7 @@ struct Output {
 impl Output {
     /// Takes a new or empty directory, or one that is ours already.
     fn claim(&self) -> Result<(), String> {
-        let (dir, shown) = (&self.dir, self.dir.display());
+        let (dir, shown) = (&self.dir, foreign_path(&self.dir));
         let mark = dir.join(MARK);
         if dir.exists() && !mark.exists() {
             let entries = std::fs::read_dir(dir).map_err(|e| {
@@ -160,7 +163,7 @@ impl Output {
         if let Some(docs) = self.docs.as_ref().filter(|docs| !docs.is_dir()) {
             return Err(format!(
                 "{} is no directory; name that of the documentation with --docs",
-                docs.display()
+                foreign_path(docs)
             ));
         }
         sweep(dir);
@@ -212,7 +215,7 @@ impl Output {
         }
         let sections = self.sections();
         std::fs::create_dir_all(&sections).map_err(|e| {
-            format!("cannot make {}: {e}; choose another place with --out", sections.display())
+            format!("cannot make {}: {e}; choose another place with --out", foreign_path(&sections))
         })?;
         let json = serde_json::to_vec_pretty(&section).expect("a section is plain data");
         write(&sections.join(format!("{}.json", item.name)), json)?;
@@ -249,7 +252,7 @@ impl Output {
         let Some(docs) = &self.docs else { return Ok(()) };
         let images = docs.join("images/paper");
         std::fs::create_dir_all(&images)
-            .map_err(|e| format!("cannot make {}: {e}; check --docs", images.display()))?;
+            .map_err(|e| format!("cannot make {}: {e}; check --docs", foreign_path(&images)))?;
         for section in sections.iter().filter(|s| s.figure.is_some()) {
             write(&images.join(format!("{}.svg", section.item)), svg(&section.item))?;
         }

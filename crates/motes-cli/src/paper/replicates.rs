@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use motes::files::{Durable, sweep, write_atomically};
+use motes::sentence::foreign_path;
 use motes::{Ended, Pool};
 use motes_models::data::sha256;
 use serde::{Deserialize, Serialize};
@@ -119,7 +120,7 @@ impl Store {
         }
         if dir.exists() {
             std::fs::remove_dir_all(&dir)
-                .map_err(|e| format!("cannot remove {}: {e}; remove it by hand", dir.display()))?;
+                .map_err(|e| format!("cannot remove {}: {e}; remove it by hand", foreign_path(&dir)))?;
         }
         write_atomically(&mark, Durable::No, |file| std::io::Write::write_all(file, digest.as_bytes()))
             .map_err(|e| e.to_string())?;
@@ -142,7 +143,7 @@ impl Store {
 
 fn make(dir: &Path) -> Result<(), String> {
     std::fs::create_dir_all(dir)
-        .map_err(|e| format!("cannot make {}: {e}; choose another place with --out", dir.display()))
+        .map_err(|e| format!("cannot make {}: {e}; choose another place with --out", foreign_path(dir)))
 }
 
 /// What one item of the paper needs.

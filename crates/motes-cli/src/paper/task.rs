@@ -141,7 +141,12 @@ impl Task {
             // Nothing is recorded but what the watcher keeps.
             config: Config {
                 model: model.into(),
-                run: Choices { trace_every: Some(u64::MAX), ..Choices::default() },
+                run: Choices {
+                    algorithm: Some(self.settings.algorithm),
+                    no_assess: Some(true),
+                    trace_every: Some(u64::MAX),
+                    ..Choices::default()
+                },
                 ..Config::default()
             },
             settings: self.settings.clone(),

@@ -42,7 +42,7 @@ const fits = (page) => page.evaluate(() => document.documentElement.scrollWidth 
 const plain = (text) => Number(text.replace(/\u2212/g, "-").replace(/[, %]/g, ""));
 const readout = (page, chart) => page.locator(`${chart} .readout`).textContent();
 
-for (const run of ["logistic", "toy", "pmgd", "mh", "em", "wide", "nasty", "pqn"]) {
+for (const run of ["stages", "default", "logistic", "toy", "pmgd", "mh", "em", "wide", "nasty", "pqn"]) {
   await check(`${run}: numbers are those of summary.json`, async () => {
     const page = await open(`${run}/report.html`);
     const truth = summary(run);
@@ -52,12 +52,25 @@ for (const run of ["logistic", "toy", "pmgd", "mh", "em", "wide", "nasty", "pqn"
     assert.equal(data.time.seconds, truth.time.seconds);
     const figures = await page.evaluate(() => Object.fromEntries([...document.querySelectorAll(".figures div")].map((d) =>
       [d.querySelector("dt").textContent, { exact: Number(d.querySelector("data").value), shown: d.querySelector("data").textContent }])));
-    const mean = figures["theta, time average"];
+    const mean = figures[truth.theta.names[0]];
     assert.equal(mean.exact, truth.theta.mean[0]);
-    assert.ok(Math.abs(plain(mean.shown) - mean.exact) < 1e-2, mean.shown);
+    assert.ok(Math.abs(plain(mean.shown) - mean.exact) < 0.06 * (truth.theta.se[0] || 1), mean.shown);
+    const cells = await page.$$eval("table.theta tbody td", (all) => Object.fromEntries(all.map((c) => [c.dataset.head, [...c.querySelectorAll("data")].map((d) => Number(d.value))])));
+    assert.deepEqual(cells.estimate, [truth.theta.mean[0]]);
+    if (truth.theta.se.length) {
+      assert.deepEqual(cells["standard error"], [truth.theta.se[0]]);
+      assert.deepEqual(cells["95 % interval"], truth.theta.interval[0]);
+      assert.deepEqual(cells.information, [truth.theta.information_share[0]]);
+    }
+    if (truth.log_likelihood?.value) {
+      const line = await page.$$eval("table.likelihood td", (all) => all.slice(0, 4).map((c) => JSON.parse(c.querySelector("data")?.value ?? "null")));
+      const l = truth.log_likelihood;
+      assert.deepEqual(line, [l.value, l.mc_error, l.aic, l.bic]);
+    }
     assert.equal(figures.time.exact, truth.time.seconds);
     assert.equal(data.theta[0].error, truth.theta.mc_error[0]);
-    assert.equal(data.theta[0].drift, truth.diagnostics.drift[0]);
+    assert.equal(data.theta[0].drift, truth.diagnostics.drift[0] ?? null);
+    if (truth.time.assess_seconds) assert.equal(figures["time of assessing"].exact, truth.time.assess_seconds);
     if (truth.metrics) {
       assert.equal(figures["test error"].exact, truth.metrics.test_error);
       assert.ok(Math.abs(plain(figures["test error"].shown) - 100 * truth.metrics.test_error) < 0.006);
@@ -83,6 +96,7 @@ await check("hovering tells the nearest point", async () => {
   const page = await open("toy/report.html");
   const chart = '[data-chart="theta"]';
   const idle = await readout(page, chart);
+  await page.locator(`${chart} svg.plot`).scrollIntoViewIfNeeded();
   const box = await page.locator(`${chart} svg.plot`).boundingBox();
   await page.mouse.move(box.x + 0.75 * box.width, box.y + 0.4 * box.height);
   const said = await readout(page, chart);
@@ -108,7 +122,7 @@ await check("keys move along a trace", async () => {
   assert.ok(Math.abs(plain(last.match(/theta ([^,\s]+)/)[1]) - truth.theta.last[0]) < 1e-4, last);
   assert.ok(Math.abs(plain(last.match(/average (\S+)/)[1]) - truth.theta.mean[0]) < 1e-4, last);
   await page.keyboard.press("Escape");
-  assert.match(await readout(page, chart), /effective sample size/);
+  assert.match(await readout(page, chart), /^estimate .*, standard error .*, MC error /);
   await page.silent();
 });
 
@@ -135,6 +149,7 @@ await check("search and selection work", async () => {
   await page.getByRole("button", { name: "x[7]", exact: true }).press("Enter");
   assert.match(await readout(page, '[data-chart="density"]'), /^x\[7\]: mean/);
   assert.equal(await page.locator("tr[aria-selected=true]").count(), 1);
+  await page.locator('[data-chart="density"] svg.plot').scrollIntoViewIfNeeded();
   const box = await page.locator('[data-chart="density"] svg.plot').boundingBox();
   await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
   assert.match(await readout(page, '[data-chart="density"]'), /^x\[7\] = \S+: density \S+/);
@@ -162,6 +177,43 @@ await check("after burn-in only what is averaged is drawn", async () => {
   await page.keyboard.press("Home");
   const step = plain((await readout(page, '[data-chart="theta"]')).match(/^step ([\d,]+)/)[1]);
   assert.ok(step > 2500 && step < 2600, `${step}`);
+  await page.silent();
+});
+
+await check("a fit in stages opens after the search, and all of it can be seen", async () => {
+  const page = await open("stages/report.html");
+  const chart = '[data-chart="theta"]';
+  const texts = () => page.$$eval(`${chart} text.inside`, (all) => all.map((t) => t.textContent));
+  assert.deepEqual(await texts(), ["average", "posterior"]);
+  await page.locator(`${chart} svg.plot`).focus();
+  await page.keyboard.press("Home");
+  assert.match(await readout(page, chart), /^sweep 101: theta/);
+  await page.locator(chart).getByLabel("whole run").check();
+  assert.deepEqual(await texts(), ["search", "average", "posterior"]);
+  await page.locator(`${chart} svg.plot`).focus();
+  await page.keyboard.press("Home");
+  assert.match(await readout(page, chart), /^sweep 0: theta/);
+  assert.equal(await page.locator(`${chart} .between`).count(), 1);
+  await page.locator(chart).getByLabel("95 % interval").uncheck();
+  assert.equal(await page.locator(`${chart} .between`).count(), 0);
+  assert.ok(!/burn-in|effective sample size/.test(await page.locator("main").textContent()));
+  await page.silent();
+});
+
+await check("a verdict other than ok is larger than the numbers", async () => {
+  const page = await open("doubtful/report.html");
+  const size = (what) => page.locator(what).first().evaluate((e) => parseFloat(getComputedStyle(e).fontSize));
+  assert.ok(await size(".verdict h2") > 1.4 * await size(".figures dd"));
+  assert.match(await page.locator("main").textContent(), /Not to be had: its Monte Carlo error would be 12\./);
+  await page.silent();
+});
+
+await check("a likelihood-ratio test has its numbers and its caution", async () => {
+  const page = await open("ratio.html");
+  const figures = await page.$$eval(".test .figures div", (all) => Object.fromEntries(all.map((d) => [d.querySelector("dt").textContent, d.querySelector("dd").textContent])));
+  assert.equal(figures["degrees of freedom"], "1");
+  assert.match(figures["p-value"], /^0\.0253/);
+  assert.match(await page.locator(".test").textContent(), /behind log_sd to 0.*half of the p-value, 0\.0127/s);
   await page.silent();
 });
 
@@ -201,7 +253,7 @@ await check("runs are compared by steps and by time", async () => {
   assert.ok(Math.abs(seconds / summary("toy").time.seconds - 1) < 1e-2, `${seconds}`);
   await page.locator(`${chart} .keys input`).first().uncheck();
   assert.equal(await page.locator(`${chart} path.line`).count(), 2);
-  const rows = await page.$$eval("table.runs tbody tr", (all) => all.map((r) => r.textContent));
+  const rows = await page.$$eval("table.runs tr[data-run]", (all) => all.map((r) => r.textContent));
   assert.equal(rows.length, 4);
   assert.ok(rows[3].includes("Not finished"));
   await page.silent();
@@ -215,7 +267,7 @@ await check("an unfinished run says so", async () => {
 });
 
 await check("pages fit wide and narrow screens, light and dark", async () => {
-  const pages = ["logistic/report.html", "toy/report.html", "nasty/report.html", "mh/report.html", "em/report.html", "wide/report.html", "unfinished/report.html", "three/report.html", "toy-runs.html", "logistic-runs.html"];
+  const pages = ["stages/report.html", "default/report.html", "doubtful/report.html", "begun/report.html", "ratio.html", "compared/report.html", "logistic/report.html", "toy/report.html", "nasty/report.html", "mh/report.html", "em/report.html", "wide/report.html", "unfinished/report.html", "three/report.html", "toy-runs.html", "logistic-runs.html"];
   for (const file of pages) {
     const name = file.replace("/report.html", "").replace(".html", "");
     for (const [kind, options] of [

@@ -26,6 +26,11 @@ pub fn motes() -> Command {
     command
 }
 
+/// These flags after the paper's first algorithm, unless they name another.
+pub fn by_pgd(flags: &str) -> String {
+    if flags.contains("--algorithm") { flags.into() } else { format!("--algorithm pgd {flags}") }
+}
+
 impl Place {
     pub fn new() -> Self {
         Place(tempfile::tempdir().unwrap())
@@ -198,12 +203,16 @@ pub fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().unwrap_or_else(|| panic!("{value} is not an array")).iter().map(number).collect()
 }
 
+/// Where a fit by auto keeps the end of theta's stage, beside its checkpoints.
+const THETA_STAGE: &str = "theta-stage.bin";
+
 /// The checkpoint files, oldest first.
 pub fn checkpoints(run: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = match fs::read_dir(run.join("checkpoint")) {
         Ok(entries) => entries.map(|e| e.unwrap().path()).collect(),
         Err(_) => Vec::new(),
     };
+    files.retain(|file| !file.ends_with(THETA_STAGE));
     files.sort();
     files
 }
@@ -222,28 +231,48 @@ pub fn checkpoint_state(file: &Path) -> (Value, Vec<u8>) {
 /// Expects that two finished runs agree in every bit but the time they took.
 #[track_caller]
 pub fn same_bits(a: &Path, b: &Path) {
-    for file in ["trace.csv", "posterior.npz"] {
+    // The last of them are a generator's.
+    let pictures = ["weights.safetensors", "pictures/samples.png", "pictures/reconstructions.png"];
+    let others = pictures.into_iter().filter(|file| a.join(file).exists());
+    for file in ["trace.csv", "posterior.npz"].into_iter().chain(others) {
         let (left, right) = (fs::read(a.join(file)).unwrap(), fs::read(b.join(file)).unwrap());
         let first = left.iter().zip(&right).position(|(l, r)| l != r);
         assert!(
             left == right,
             "{file} differs between {} ({} bytes) and {} ({} bytes), first at {first:?}",
-            a.display(),
+            a.to_string_lossy(),
             left.len(),
-            b.display(),
+            b.to_string_lossy(),
             right.len()
         );
     }
     let state = |run: &Path| checkpoint_state(checkpoints(run).last().expect("a checkpoint"));
     let ((left_header, left), (right_header, right)) = (state(a), state(b));
-    assert_eq!(left_header, right_header, "checkpoints of {} and {}", a.display(), b.display());
-    assert!(left == right, "the checkpoint arrays of {} and {} differ", a.display(), b.display());
+    assert_eq!(
+        left_header,
+        right_header,
+        "checkpoints of {} and {}",
+        a.to_string_lossy(),
+        b.to_string_lossy()
+    );
+    assert!(
+        left == right,
+        "the checkpoint arrays of {} and {} differ",
+        a.to_string_lossy(),
+        b.to_string_lossy()
+    );
+    let [left, right] = [a, b].map(|run| run.join("checkpoint").join(THETA_STAGE));
+    assert_eq!(left.exists(), right.exists(), "{} and {}", left.to_string_lossy(), right.to_string_lossy());
+    if left.exists() {
+        let same = checkpoint_state(&left) == checkpoint_state(&right);
+        assert!(same, "{} and {} differ", left.to_string_lossy(), right.to_string_lossy());
+    }
     let timeless = |run: &Path| {
         let mut json = summary(run);
         json.as_object_mut().unwrap().remove("time").expect("a summary knows its time");
         json
     };
-    assert_eq!(timeless(a), timeless(b), "summaries of {} and {}", a.display(), b.display());
+    assert_eq!(timeless(a), timeless(b), "summaries of {} and {}", a.to_string_lossy(), b.to_string_lossy());
 }
 
 /// Expects that nothing temporary is left.
@@ -258,6 +287,18 @@ pub fn tidy(run: &Path) {
 pub fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
     assert!(status.unwrap().success());
+}
+
+/// Ends a process after a while without warning. Whether it had not yet ended by itself.
+pub fn kill_after(mut child: Child, wait: std::time::Duration) -> bool {
+    std::thread::sleep(wait);
+    let running = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    let done = Done::wait(child);
+    if !running {
+        done.ok();
+    }
+    running
 }
 
 /// The signals that end a run in good order.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use motes::memory::{self, Shape};
+use motes::sentence::foreign_path;
 use motes::settings::{InitParticles, Preconditioner, Settings};
 use motes::{Model, Real};
 use serde_json::Value;
@@ -138,7 +139,7 @@ impl Network {
         match bytes {
             Some(bytes) if !data::looks_like_idx(&bytes) => {
                 refuse_options_of_images(&options)?;
-                let name = options.data.as_deref().unwrap_or(Path::new("")).display().to_string();
+                let name = foreign_path(options.data.as_deref().unwrap_or(Path::new("")));
                 let table = data::read_table(&bytes, &name)?;
                 let drop = options.rows.drop.as_deref().unwrap_or_default();
                 let all = data::multiclass(&table, options.rows.target.as_deref(), drop)?;
@@ -168,9 +169,9 @@ impl Network {
             TaskOptions { classes: classes.clone(), subsample: drawn, seed, test_fraction, split_seed };
         let (task, sha256) = match (bytes, &options.data, &options.labels) {
             (Some(bytes), Some(path), Some(labels)) => {
-                let images = data::read_images(&bytes, &path.display().to_string())?;
+                let images = data::read_images(&bytes, &foreign_path(path))?;
                 let label_bytes = read(labels)?;
-                let labels = data::read_labels(&label_bytes, &labels.display().to_string())?;
+                let labels = data::read_labels(&label_bytes, &foreign_path(labels))?;
                 let digest = format!("{}{}", data::sha256(&bytes), data::sha256(&label_bytes));
                 (ImageTask::new(&images, &labels, &chosen)?, data::sha256(digest.as_bytes()))
             }

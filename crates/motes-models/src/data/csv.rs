@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use motes::did_you_mean;
 use motes::printable::printable;
+use motes::sentence::foreign;
 
 use super::idx::GZIP;
 use super::reading::room_for;
@@ -49,9 +50,9 @@ pub fn read_table(bytes: &[u8], name: &str) -> Result<Table, DataError> {
     };
     let mut lines = Lines { bytes, at: 0, line: 1 };
     loop {
-        let more = reader
-            .read_byte_record(&mut record)
-            .map_err(|e| DataError(format!("{name} cannot be read as CSV: {e}; check the file")))?;
+        let more = reader.read_byte_record(&mut record).map_err(|e| {
+            DataError(format!("{name} cannot be read as CSV: {}; check the file", foreign(e)))
+        })?;
         if !more {
             break;
         }
@@ -274,8 +275,8 @@ pub(super) fn quoted(value: &str) -> String {
 pub(super) fn shown(value: &str) -> String {
     const LONGEST: usize = 40;
     match value.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}...", printable(&value[..end])),
-        None => printable(value).into_owned(),
+        Some((end, _)) => foreign(format_args!("{}...", printable(&value[..end]))),
+        None => foreign(printable(value)),
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
 use motes::blocks;
 use motes::files::{Durable, sweep, write_atomically};
+use motes::sentence::{foreign, foreign_path};
 use sha2::{Digest, Sha256};
 
 use super::idx::Stream;
@@ -77,7 +78,7 @@ impl ImageSet {
         if is_image(path) {
             return Self::decode(&[path.to_path_buf()], channels, told);
         }
-        let (file, name) = (open_file(path)?, path.display().to_string());
+        let (file, name) = (open_file(path)?, foreign_path(path));
         let length = file.length;
         let stream = Stream::open(file, length, &name)?;
         if !stream.is_idx() {
@@ -158,7 +159,7 @@ impl ImageSet {
         let mut paths = Vec::new();
         list(dir, &mut paths)?;
         paths.sort();
-        let name = dir.display().to_string();
+        let name = foreign_path(dir);
         if paths.is_empty() {
             return Err(DataError(format!("{name} holds no .jpg or .png files; give a folder of images")));
         }
@@ -290,7 +291,7 @@ fn is_image(path: &Path) -> bool {
 /// All image files below a directory. Links to directories are not followed: they may lead in circles.
 fn list(dir: &Path, paths: &mut Vec<PathBuf>) -> Result<(), DataError> {
     let unreadable =
-        |e: std::io::Error| DataError(format!("cannot read {}: {e}; check the path", dir.display()));
+        |e: std::io::Error| DataError(format!("cannot read {}: {e}; check the path", foreign_path(dir)));
     for entry in fs::read_dir(dir).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
         let path = entry.path();
@@ -309,9 +310,9 @@ const PIXELS_OF_BYTE: u128 = 8 * 1032;
 
 /// Decodes an image; whoever has a large one waits for `alone`.
 fn decode_one(path: &Path, channels: usize, alone: &Mutex<()>, out: &mut [u8]) -> Result<(), DataError> {
-    let name = path.display().to_string();
+    let name = foreign_path(path);
     let broken = |e: &dyn std::fmt::Display| {
-        DataError(format!("{name} cannot be decoded ({e}); replace or remove it"))
+        DataError(format!("{name} cannot be decoded ({}); replace or remove it", foreign(e)))
     };
     let wait = || alone.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let large_file = fs::metadata(path).is_ok_and(|m| u128::from(m.len()) > LARGE);

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use motes::memory::{available, size};
+use motes::sentence::foreign_path;
 
 use super::DataError;
 
@@ -34,7 +35,7 @@ impl Refusal {
     /// The sentence; `what` stands before the path, as in `the data`.
     fn of(self, path: &Path, what: &str) -> DataError {
         let gap = if what.is_empty() { "" } else { " " };
-        DataError(format!("cannot read {what}{gap}{}: {}; {}", path.display(), self.problem, self.remedy))
+        DataError(format!("cannot read {what}{gap}{}: {}; {}", foreign_path(path), self.problem, self.remedy))
     }
 }
 

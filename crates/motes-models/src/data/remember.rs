@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
+use motes::sentence::foreign;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -39,7 +40,7 @@ impl Remember {
     /// Reads what a run of a model with so many classes has kept. A file that was damaged or edited must not lead to
     /// probabilities of something else: whatever contradicts the rest is named in a clause.
     pub fn read(model: &str, data: &Value, classes: RangeInclusive<usize>) -> Result<Self, String> {
-        let it = Remember::deserialize(data).map_err(|e| format!("data: {e}"))?;
+        let it = Remember::deserialize(data).map_err(|e| format!("data: {}", foreign(e)))?;
         it.check(model, classes)?;
         Ok(it)
     }
@@ -47,7 +48,10 @@ impl Remember {
     fn check(&self, model: &str, classes: RangeInclusive<usize>) -> Result<(), String> {
         let inputs = self.inputs;
         if self.model != model {
-            return Err(format!("data.model is {:?} and the run is one of {model}", self.model));
+            return Err(format!(
+                "data.model is {} and the run is one of {model}",
+                foreign(format_args!("{:?}", self.model))
+            ));
         }
         if !classes.contains(&self.classes.len()) {
             let (least, most) = classes.into_inner();
@@ -57,7 +61,7 @@ impl Remember {
         for (name, list) in [("classes", &self.classes), ("features", &self.features)] {
             let mut seen = HashSet::new();
             if let Some(twice) = list.iter().find(|value| !seen.insert(*value)) {
-                return Err(format!("data.{name} has {twice:?} twice"));
+                return Err(format!("data.{name} has {} twice", foreign(format_args!("{twice:?}"))));
             }
         }
         if inputs == 0 {

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::options::Table;
 use crate::registry::{Error, Placed, read};
+use motes::sentence::foreign_path;
 
 crate::options! {
     /// Where rows come from, and which of them are tested on.
@@ -89,7 +90,7 @@ pub fn prepare(
                 return Err("`test` names a test set, so there is nothing to split; leave `test-fraction` and `split-seed` out".into());
             }
             let bytes = read(&path)?;
-            let table = read_table(&bytes, &path.display().to_string())?;
+            let table = read_table(&bytes, &foreign_path(&path))?;
             let mut test = classification_like(&table, &all)?;
             note_dropped(notes, &path, test.rows_dropped);
             if let Some(moments) = &moments {
@@ -134,7 +135,7 @@ fn check_scale(all: &Classification, notes: &mut Vec<String>) -> Result<(), Erro
 /// Says how many rows of a file were left out.
 pub fn note_dropped(notes: &mut Vec<String>, file: &Path, dropped: usize) {
     if dropped > 0 {
-        notes.push(format!("{}: {dropped} rows with missing values were dropped", file.display()));
+        notes.push(format!("{}: {dropped} rows with missing values were dropped", foreign_path(file)));
     }
 }
 
@@ -159,9 +160,11 @@ pub fn place(lines: &[Vec<String>], dir: &Path, mut options: Table) -> Result<Pl
     }
     let bytes = out.into_inner().unwrap_or_default();
     let path = std::path::absolute(dir.join(TABLE))
-        .map_err(|e| format!("cannot use {}: {e}; check the path", dir.display()))?;
+        .map_err(|e| format!("cannot use {}: {e}; check the path", foreign_path(dir)))?;
     let Some(name) = path.to_str() else {
-        return Err(DataError::new(format!("the name of {} is not UTF-8; rename it", path.display())).into());
+        return Err(
+            DataError::new(format!("the name of {} is not UTF-8; rename it", foreign_path(&path))).into()
+        );
     };
     options.insert("data".into(), name.into());
     Ok(Placed { sha256: sha256(&bytes), files: vec![(TABLE, bytes)], options })

@@ -7,6 +7,7 @@ use motes::algorithms::{ABP, PGD, SHORT_RUN, VAE};
 use motes::files::{Durable, write_atomically};
 use motes::memory::{self, Shape, size};
 use motes::model::Scalar;
+use motes::sentence::foreign_path;
 use motes::settings::{InitParticles, Preconditioner};
 use motes::{Algorithm, Model, Settings};
 use serde_json::Value;
@@ -194,7 +195,7 @@ pub fn labels(options: &Options, images: usize) -> Result<Vec<u8>, Error> {
         (None, None) => data::read_labels(data::mnist::LABELS, data::mnist::NAMES[1])?,
         (_, Some(path)) => {
             let bytes = data::read_file(path, "the labels")?;
-            data::first_labels(&bytes, &path.display().to_string(), images)?
+            data::first_labels(&bytes, &foreign_path(path), images)?
         }
         (Some(_), None) => {
             return Err(
@@ -397,9 +398,11 @@ impl Problem for Images {
 
 fn absolute(dir: &Path, name: &str) -> Result<Value, Error> {
     let path = std::path::absolute(dir.join(name))
-        .map_err(|e| format!("cannot use {}: {e}; check the path", dir.display()))?;
+        .map_err(|e| format!("cannot use {}: {e}; check the path", foreign_path(dir)))?;
     match path.to_str() {
         Some(path) => Ok(path.into()),
-        None => Err(format!("the name of {} is not UTF-8; choose another directory", dir.display()).into()),
+        None => {
+            Err(format!("the name of {} is not UTF-8; choose another directory", foreign_path(dir)).into())
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
+use motes::sentence::foreign;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use super::decoder::{Decoder, Tensor};
@@ -38,7 +39,7 @@ pub(crate) fn serialize(arrays: &[Named<'_>], metadata: String) -> std::io::Resu
 
 /// Parses a file. The error's text completes a sentence that begins with the file's name.
 pub(crate) fn open(bytes: &[u8]) -> Result<SafeTensors<'_>, String> {
-    SafeTensors::deserialize(bytes).map_err(|e| format!("is not a safetensors file ({e})"))
+    SafeTensors::deserialize(bytes).map_err(|e| format!("is not a safetensors file ({})", foreign(e)))
 }
 
 /// Reads the array of this name if it has this many values.

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use motes::algorithms::AUTO;
 use motes::memory::Shape;
+use motes::sentence::foreign_path;
 use motes::settings::{InitParticles, Preconditioner};
 use motes::{Model, Real, Settings};
 use serde_json::Value;
@@ -56,6 +58,7 @@ impl registry::Entry for Entry {
 
     fn defaults(&self) -> Defaults {
         Defaults {
+            algorithm: &AUTO,
             particles: 10,
             steps: 5000,
             step_size: 0.02,
@@ -128,7 +131,7 @@ impl Observations {
                     );
                 }
                 let bytes = read(path)?;
-                let table = data::read_table(&bytes, &path.display().to_string())?;
+                let table = data::read_table(&bytes, &foreign_path(path))?;
                 let (y, dropped) = data::column(&table, options.target.as_deref())?;
                 rows::note_dropped(&mut notes, path, dropped);
                 (y, data::sha256(&bytes), options)

@@ -11,6 +11,8 @@ pub use entry::Entry;
 
 /// Clouds with fewer coordinates are walked several rows at a time, beside as many copies of y.
 const NARROW: usize = 4096;
+/// That many numbers of y or more there are in all copies, which most small clouds fit beside at once.
+const COPIED: usize = 256;
 /// Enough additions at once to hide how long each takes.
 const LANES: usize = 16;
 
@@ -31,7 +33,8 @@ impl<F: Real> Hierarchical<F> {
     pub fn new(y: &[f64]) -> Self {
         assert!(!y.is_empty(), "the hierarchical model needs at least one observation");
         let to_whole_lanes = LANES >> y.len().trailing_zeros().min(LANES.trailing_zeros());
-        let copies = if y.len() < NARROW { to_whole_lanes * 4usize.div_ceil(y.len()) } else { 1 };
+        let copies =
+            if y.len() < NARROW { to_whole_lanes * COPIED.div_ceil(y.len() * to_whole_lanes) } else { 1 };
         Hierarchical {
             d: y.len(),
             y: std::iter::repeat_n(y, copies).flatten().map(|v| F::of(*v)).collect(),
@@ -126,6 +129,11 @@ impl<F: Real> Model<F> for Hierarchical<F> {
         Gives::ALL
     }
 
+    /// Two Gaussians of variance 1 for each latent variable.
+    fn left_out(&self) -> Option<f64> {
+        Some(-(self.d as f64) * std::f64::consts::TAU.ln())
+    }
+
     fn default_step_size(&self) -> f64 {
         0.02
     }
@@ -178,14 +186,7 @@ impl<F: Real> Hierarchical<F> {
             hessian[0] = -(at.x.len() as f64);
         }
         if let Some(log_density) = want.log_density {
-            let each = at.x.len() / at.groups.len();
-            for ((g, x), out) in at.by_group().zip(log_density.chunks_exact_mut(each)) {
-                let y = self.y[g].f64();
-                for (x, out) in x.iter().zip(out) {
-                    let (prior, error) = (x.f64() - theta, y - x.f64());
-                    *out = -0.5 * (prior * prior + error * error);
-                }
-            }
+            log_densities_of_groups(at.x, at.groups, self.y(), theta, log_density);
         }
         Ok(())
     }
@@ -236,12 +237,23 @@ dispatch! {
 fn gradients_kernel<F: Real, const FMA: bool>(x: &[F], y: &[F], theta: F, grad: &mut [F]) -> f64 {
     // What does not fill the lanes has lanes of its own: lanes of varying number would not stay in registers.
     let (mut sums, mut fours, mut ones) = ([0.0; LANES], [0.0; 4], [0.0]);
-    for (x, grad) in x.chunks(y.len()).zip(grad.chunks_mut(y.len())) {
-        let rest = gradients_of_chunks((x, &y[..x.len()], grad), theta, &mut sums);
+    let mut from = 0;
+    while from < x.len() {
+        let here = from..x.len().min(from + y.len());
+        from = here.end;
+        let rest = (&x[here.clone()], &y[..here.len()], &mut grad[here]);
+        let rest = gradients_of_chunks(rest, theta, &mut sums);
         let rest = gradients_of_chunks(rest, theta, &mut fours);
         gradients_of_chunks(rest, theta, &mut ones);
     }
-    sum_lanes(sums) + sum_lanes(fours) + ones[0]
+    total(sums, fours, ones[0])
+}
+
+/// Adds the lanes up. Apart, because the compiler would otherwise keep the lanes in pairs, as the last of these additions want
+/// them, and not in fours.
+#[inline(never)]
+fn total(sums: [f64; LANES], fours: [f64; 4], one: f64) -> f64 {
+    sum_lanes(sums) + sum_lanes(fours) + one
 }
 
 /// The gradients and sums of all whole chunks; returns the rest.
@@ -277,6 +289,30 @@ fn gradients_of_one_kernel<F: Real, const FMA: bool>(x: &[F], y: F, theta: F, gr
 }
 
 dispatch! {
+    /// Writes the log density of each row of one coordinate, group after group.
+    fn log_densities_of_groups<F: Real>(x: &[F], groups: &[u32], y: &[F], theta: f64, out: &mut [f64])
+        = log_densities_of_groups_kernel
+}
+
+#[inline(always)]
+fn log_densities_of_groups_kernel<F: Real, const FMA: bool>(
+    x: &[F],
+    groups: &[u32],
+    y: &[F],
+    theta: f64,
+    out: &mut [f64],
+) {
+    let each = (x.len() / groups.len().max(1)).max(1);
+    for ((g, x), out) in groups.iter().zip(x.chunks_exact(each)).zip(out.chunks_exact_mut(each)) {
+        let y = y[*g as usize].f64();
+        for (x, out) in x.iter().zip(out) {
+            let (prior, error) = (x.f64() - theta, y - x.f64());
+            *out = -0.5 * (prior * prior + error * error);
+        }
+    }
+}
+
+dispatch! {
     /// The sum of x, chunk by chunk: with the chunks of [`gradients`] it has the same bits.
     fn sum<F: Real>(x: &[F], chunk: usize) -> f64 = sum_kernel
 }
@@ -289,7 +325,7 @@ fn sum_kernel<F: Real, const FMA: bool>(x: &[F], chunk: usize) -> f64 {
         let rest = sum_of_chunks(rest, &mut fours);
         sum_of_chunks(rest, &mut ones);
     }
-    sum_lanes(sums) + sum_lanes(fours) + ones[0]
+    total(sums, fours, ones[0])
 }
 
 #[inline(always)]

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use motes::algorithms::AUTO;
+use motes::sentence::foreign_path;
 use motes::settings::{InitParticles, Preconditioner};
 use motes::{Model, Real, Settings};
 use serde_json::Value;
@@ -51,6 +53,7 @@ impl registry::Entry for Entry {
 
     fn defaults(&self) -> Defaults {
         Defaults {
+            algorithm: &AUTO,
             particles: 100,
             steps: 1000,
             step_size: 0.01,
@@ -110,7 +113,7 @@ impl Regression {
     fn read(options: Options) -> Result<Self, Error> {
         let mut options = options;
         let (bytes, name) = match &options.data {
-            Some(path) => (read(path)?, path.display().to_string()),
+            Some(path) => (read(path)?, foreign_path(path)),
             None => {
                 let drop = || wisconsin::DROP.iter().map(|s| s.to_string()).collect();
                 options.rows.drop = Some(options.rows.drop.unwrap_or_else(drop));

@@ -127,7 +127,8 @@ unsafe fn tile<V: Vector, const P: usize>(sum: Sum, g: &[V], w: &[V], x: [&[V::R
     let mut t = products(g, x, buffers.each_mut().map(|buffer| &mut buffer[..w.len()]));
     let columns = x[0].len();
     let width = sum.width(columns);
-    for (t, out) in t.iter_mut().zip(out.chunks_exact_mut(width)) {
+    for (p, t) in t.iter_mut().enumerate() {
+        let out = &mut out[p * width..(p + 1) * width]; // not in chunks: their number takes a division
         match sum {
             Sum::Gradient => shares(t, w),
             Sum::Product => {
@@ -319,8 +320,8 @@ unsafe fn add_some_columns<V: Vector, const P: usize, const C: usize>(
             }
         }
     }
-    for (out, sums) in out.chunks_exact_mut(width).zip(sums) {
-        for (out, sum) in out[from..].iter_mut().zip(sums) {
+    for (p, sums) in sums.into_iter().enumerate() {
+        for (out, sum) in out[p * width + from..].iter_mut().zip(sums) {
             *out += sum.sum().f64();
         }
     }

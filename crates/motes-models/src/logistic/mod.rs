@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 
 use bytemuck::{cast_slice_mut, pod_align_to_mut};
 use motes::model::{Draws, MStep, Predictive};
+use motes::sentence::foreign;
 use motes::{At, Gives, Model, ModelError, Real, Want};
 
 use crate::data::{Classification, DataError};
@@ -84,8 +85,9 @@ impl<F: Real> Logistic<F> {
         }
         if let Some(test) = test.filter(|test| test.feature_names != train.feature_names) {
             return Err(DataError::new(format!(
-                "the test data have the features {:?} and the training data {:?}; give both the same columns",
-                test.feature_names, train.feature_names
+                "the test data have the features {} and the training data {}; give both the same columns",
+                foreign(format_args!("{:?}", test.feature_names)),
+                foreign(format_args!("{:?}", train.feature_names))
             )));
         }
         if intercept {
@@ -95,7 +97,7 @@ impl<F: Real> Logistic<F> {
         if let Some(column) = rows.first_not_finite() {
             return Err(DataError::new(format!(
                 "column '{}' holds numbers too large for {}; rescale it or use `precision=f64`",
-                names[column],
+                foreign(&names[column]),
                 F::NAME
             )));
         }
@@ -183,17 +185,28 @@ impl<F: Real> Model<F> for Logistic<F> {
         let (sums, space) = space.split_at_mut(lines::<f64>(particles.len() * width));
         let sums = &mut cast_slice_mut(sums)[..particles.len() * width];
         let scale = sum.map_or(1.0, |sum| self.likelihood(sum, at, space, sums));
+        // Beside the gradients where both are asked for, or by itself: one addition after the other takes long.
+        let mut excess = 0.0;
         if let Some(grad_x) = want.grad_x {
             let scale = LN_2 * scale;
             let rows = particles.clone().zip(grad_x.chunks_exact_mut(d)).zip(sums.chunks_exact(width));
             for ((x, grad), sums) in rows {
                 for ((x, grad), sum) in x.iter().zip(&mut *grad).zip(sums).take(self.tied) {
-                    *grad = F::of(scale * sum + precision * (theta - x.f64()));
+                    let prior = theta - x.f64();
+                    *grad = F::of(scale * sum + precision * prior);
+                    excess -= prior;
                 }
                 for i in self.tied..d {
                     grad[i] = F::of(scale * sums[i] - precision * x[i].f64());
                 }
             }
+        } else if want.grad_theta.is_some() {
+            for x in particles.clone().flat_map(|x| &x[..self.tied]) {
+                excess -= theta - x.f64();
+            }
+        }
+        if let Some(grad_theta) = want.grad_theta {
+            grad_theta[0] = precision * excess;
         }
         if let Some(log_density) = want.log_density {
             for ((out, x), sums) in
@@ -204,13 +217,6 @@ impl<F: Real> Model<F> for Logistic<F> {
                     + intercept.iter().map(|x| x.f64().powi(2)).sum::<f64>();
                 *out = -scale * sums[width - 1] - squares / (2.0 * self.variance);
             }
-        }
-        if let Some(grad_theta) = want.grad_theta {
-            let mut excess = 0.0;
-            for x in particles.clone().flat_map(|x| &x[..self.tied]) {
-                excess -= theta - x.f64();
-            }
-            grad_theta[0] = precision * excess;
         }
         if let Some(scores) = want.scores {
             for (x, score) in particles.clone().zip(scores) {
@@ -225,6 +231,11 @@ impl<F: Real> Model<F> for Logistic<F> {
 
     fn gives(&self) -> Gives {
         Gives::ALL
+    }
+
+    /// The prior's Gaussian.
+    fn left_out(&self) -> Option<f64> {
+        Some(-0.5 * self.d() as f64 * (std::f64::consts::TAU * self.variance).ln())
     }
 
     fn default_step_size(&self) -> f64 {

@@ -5,18 +5,20 @@ makes the data most likely together with the posterior of x.
 
 >>> import motes
 >>> model = motes.Hierarchical([1.2, 0.3, 2.5, 1.9])
->>> fit = motes.fit(model, particles=50, steps=2000, progress=False)
->>> fit.theta.shape, fit.particles.shape
-((1,), (50, 4))
+>>> fit = motes.fit(model, progress=False)
+>>> fit.verdict, fit.theta.shape, fit.particles.shape
+('ok', (1,), (32, 4))
 
-The maximiser of this model is the mean of the observations, 1.475:
+The maximiser of this model is the mean of the observations, 1.475, and its standard error the square root of 2/4:
 
->>> bool(abs(fit.theta_mean[0] - 1.475) < 0.1)
+>>> bool(abs(fit.theta_mean[0] - 1.475) < 0.2 * fit.se[0])
 True
+>>> round(float(fit.se[0]), 1)
+0.7
 """
 
 from ._core import __version__
-from ._errors import DivergedError
+from ._errors import DivergedError, VerdictError, VerdictWarning
 from ._fit import fit, load, resume
 from ._generator import Generator, GeneratorFit
 from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression
@@ -40,6 +42,8 @@ __all__ = [
     "Option",
     "Replicates",
     "Step",
+    "VerdictError",
+    "VerdictWarning",
     "__version__",
     "check_model",
     "fit",

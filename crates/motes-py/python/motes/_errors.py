@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class DivergedError(ArithmeticError):
     """The iterates left every reasonable range, or became NaN.
@@ -27,3 +29,24 @@ class DivergedError(ArithmeticError):
 
     def __reduce__(self):
         return type(self), (str(self), self.step, self.norm, self.step_size, self.suggestion)
+
+
+class VerdictWarning(RuntimeWarning):
+    """A fit ended with a verdict other than ``ok``: its numbers are not to be trusted as they are."""
+
+
+class VerdictError(RuntimeError):
+    """A fit that was asked for with ``strict=True`` ended with a verdict other than ``ok``.
+
+    Attributes
+    ----------
+    fit : Fit, Replicates or None
+        What was fitted; None in another process, since fits are not pickled.
+    """
+
+    def __init__(self, message: str, fit: Any = None) -> None:
+        super().__init__(message)
+        self.fit = fit
+
+    def __reduce__(self):
+        return type(self), (str(self),)

@@ -8,13 +8,13 @@ import textwrap
 from typing import Any, Callable, overload
 
 from . import _core
-from ._arrays import place, whole
+from ._arrays import flag, place, whole
 from ._generator import Generator, GeneratorFit
 from ._models import _Builtin
 from ._own import Model, _problem
-from ._registry import algorithms, models, options_of, refuse_unknown, run_options, takes
-from ._result import Fit, Replicates
-from ._run import Step, attended, how_of, table_of, warn_of
+from ._registry import algorithms, models, options_of, refuse_unknown, run_options
+from ._result import Fit, Replicates, tell_verdict
+from ._run import How, Step, attended, how_of, table_of, warn_of
 
 #: What `fit` names itself.
 _NAMED = {"algorithm", "particles", "steps", "step_size", "burn_in", "seed"}
@@ -22,17 +22,13 @@ _NAMED = {"algorithm", "particles", "steps", "step_size", "burn_in", "seed"}
 _OF_GENERATOR = {"sigma", "batchnorm", "epochs", "lambda_", "pictures_every"}
 
 
-class _Default(int):
-    """A default that a generator does not share: it has the command line's."""
-
-
 @overload
 def fit(
     model: Generator,
-    algorithm: str = ...,
+    algorithm: str | None = ...,
     particles: int | None = ...,
     steps: int | None = ...,
-    step_size: float | str = ...,
+    step_size: float | str | None = ...,
     burn_in: int | None = ...,
     seed: int = ...,
     threads: int | None = ...,
@@ -43,6 +39,8 @@ def fit(
     *,
     callback_every: int = ...,
     report: bool = ...,
+    budget: float | None = ...,
+    strict: bool = ...,
     **settings: Any,
 ) -> GeneratorFit: ...
 
@@ -50,10 +48,10 @@ def fit(
 @overload
 def fit(
     model: Model | _Builtin,
-    algorithm: str = ...,
+    algorithm: str | None = ...,
     particles: int | None = ...,
     steps: int | None = ...,
-    step_size: float | str = ...,
+    step_size: float | str | None = ...,
     burn_in: int | None = ...,
     seed: int = ...,
     threads: int | None = ...,
@@ -64,6 +62,8 @@ def fit(
     *,
     callback_every: int = ...,
     report: bool = ...,
+    budget: float | None = ...,
+    strict: bool = ...,
     **settings: Any,
 ) -> Fit: ...
 
@@ -71,10 +71,10 @@ def fit(
 @overload
 def fit(
     model: Model | _Builtin,
-    algorithm: str = ...,
+    algorithm: str | None = ...,
     particles: int | None = ...,
     steps: int | None = ...,
-    step_size: float | str = ...,
+    step_size: float | str | None = ...,
     burn_in: int | None = ...,
     seed: int = ...,
     threads: int | None = ...,
@@ -85,16 +85,18 @@ def fit(
     replicates: int,
     callback_every: int = ...,
     report: bool = ...,
+    budget: float | None = ...,
+    strict: bool = ...,
     **settings: Any,
 ) -> Replicates: ...
 
 
 def fit(
     model: Any,
-    algorithm: str = "pgd",
-    particles: int | None = _Default(100),
-    steps: int | None = _Default(400),
-    step_size: float | str = "auto",
+    algorithm: str | None = None,
+    particles: int | None = None,
+    steps: int | None = None,
+    step_size: float | str | None = None,
     burn_in: int | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -105,25 +107,37 @@ def fit(
     *,
     callback_every: int = 1,
     report: bool = True,
+    budget: float | None = None,
+    strict: bool = False,
     **settings: Any,
 ) -> Any:
     """Fits a model by maximum likelihood with a cloud of particles.
 
-    Settings have the names of the command line's options, and the same settings give the same results, bit for bit.
+    Settings have the names of the command line's options and its defaults, and the same settings give the same results,
+    bit for bit. ``fit.verdict`` says whether the numbers can be trusted; where it is not ``ok``, a
+    :class:`VerdictWarning` says why and what to do.
+
+    By default the algorithm is ``auto``, which needs no step size and no number of steps, finds standard errors,
+    and ends by itself once theta is known to ``tolerance`` of them: for :class:`Hierarchical`,
+    :class:`LogisticRegression`, and a :class:`Model` with a log density and at most 200 parameters that is fitted
+    without mini-batches. Other models are fitted by ``pgd``. What an algorithm has no use for is refused.
+
     Ctrl-C stops a fit within a second and returns what there is: ``Fit.complete`` is then False and ``Fit.resume`` goes on.
 
     Parameters
     ----------
     model : Model, Hierarchical, LogisticRegression, BayesianNeuralNetwork or Generator
         The model with its data.
-    algorithm : str
+    algorithm : str, optional
         {algorithms}. Each says what it
         needs of the model; a generator takes pgd, abp, short-run or vae.
-    particles, steps : int or None
-        The number of particles and of steps; None for the command line's default for this model. A generator has
-        by default 10 particles for each image and 100 epochs.
-    step_size : float or "auto"
-        The step size; "auto" chooses it from the curvature of the posterior (for a generator: 1e-4).
+    particles : int, optional
+        The number of particles, by default 32 for auto, else as the model has it. A generator has 10 for each image.
+    steps : int, optional
+        The number of steps, for all algorithms but auto. A generator has by default 100 epochs.
+    step_size : float or "auto", optional
+        The step size, for all algorithms but auto; by default it is chosen from the curvature of the posterior (for a
+        generator: 1e-4).
     burn_in : int, optional
         Steps left out of the averages; by default half of all.
     seed : int
@@ -142,6 +156,10 @@ def fit(
         Steps between calls of the callback.
     report : bool
         Whether to write report.html into ``out``.
+    budget : float, optional
+        Seconds after which the fit stops, as with Ctrl-C: ``Fit.resume`` goes on.
+    strict : bool
+        Whether to raise a :class:`VerdictError`, which holds the fit, instead of the warning.
     **settings
         As on the command line, with underscores. For a generator also epochs (instead of steps), lambda_ (instead of
         theta_rate), sigma, batchnorm and pictures_every. For every model:
@@ -161,45 +179,57 @@ def fit(
         If a file that is named is not there.
     DivergedError
         If the iterates leave every reasonable range or become NaN.
+    VerdictError
+        If ``strict`` is true and the verdict is not ``ok``.
 
     Examples
     --------
     >>> import motes
     >>> model = motes.Hierarchical.generate(dim=20)
-    >>> fit = motes.fit(model, algorithm="pmgd", particles=10, steps=100, progress=False)
+    >>> fit = motes.fit(model, progress=False)
+    >>> fit.verdict, fit.settings["algorithm"]
+    ('ok', 'auto')
+    >>> low, high = fit.conf_int()[0]
+    >>> bool(low < fit.theta_mean[0] < high)
+    True
+
+    The paper's algorithms make the steps that they are asked for:
+
+    >>> fit = motes.fit(model, algorithm="pmgd", particles=50, steps=1000, progress=False)
     >>> fit.complete, fit.steps
-    (True, 100)
+    (True, 1000)
     """
+    strict = flag("strict", strict)
+    given = dict(algorithm=algorithm, particles=particles, steps=steps, step_size=step_size, burn_in=burn_in, seed=seed)
+    how = how_of(threads, callback, callback_every, report, budget)
+    result = fitted(model, {**given, **settings}, how, progress, out, replicates)
+    tell_verdict(result, strict)
+    return result
+
+
+def fitted(
+    model: Any,
+    settings: dict[str, Any],
+    how: How,
+    progress: bool,
+    out: str | os.PathLike[str] | None,
+    replicates: int | None,
+) -> Any:
+    """Fits a model; the verdict is left to the caller to tell."""
     out = None if out is None else place("out", out)
     generator = isinstance(model, Generator)
     problem = _problem(model)
-    known = (set(run_options()) | (_OF_GENERATOR if generator else set())) - _NAMED
-    refuse_unknown("fit", settings, known)
+    refuse_unknown("fit", settings, set(run_options()) | (_OF_GENERATOR if generator else set()))
+    settings = {"seed": 0, **settings}
     if generator:
-        # It has the command line's defaults.
-        steps = None if isinstance(steps, _Default) else steps
-        particles = None if isinstance(particles, _Default) else particles
-        step_size = None if isinstance(step_size, str) and step_size == "auto" else step_size
+        if isinstance(settings.get("step_size"), str) and settings["step_size"] == "auto":
+            settings["step_size"] = None  # it has the command line's default
         for a, b in (("steps", "epochs"), ("theta_rate", "lambda_")):
-            if {"steps": steps, **settings}.get(a) is not None and settings.get(b) is not None:
+            if settings.get(a) is not None and settings.get(b) is not None:
                 raise ValueError(f"{a} and {b} say the same in other words; give one of them")
         own = {key.rstrip("_"): settings.pop(key) for key in _OF_GENERATOR & set(settings)}
         problem = problem.with_options(json.dumps(table_of(own, options_of(Generator._model))))
-    chosen = {
-        "algorithm": algorithm,
-        "steps": steps,
-        "burn_in": burn_in,
-        "seed": seed,
-        **settings,
-    }
-    # What an algorithm has no use for is refused if it is given, and not by default.
-    if not takes(algorithm, "particles") and isinstance(particles, _Default):
-        particles = None
-    if not takes(algorithm, "step_size") and isinstance(step_size, str) and step_size == "auto":
-        step_size = None
-    chosen.update(particles=particles, step_size=step_size)
-    table = table_of(chosen, run_options())
-    how = how_of(threads, callback, callback_every, report)
+    table = table_of(settings, run_options())
 
     def run(table: dict[str, Any], out: str | None, label: str = "") -> Fit:
         text = json.dumps(table)
@@ -211,7 +241,7 @@ def fit(
     count, fits = whole("replicates", replicates, 1), []
     for r in range(count):
         inside = None if out is None else os.path.join(out, f"replicate-{r + 1}")
-        fits.append(run({**table, "seed": whole("seed", seed) + r}, inside, f"replicate {r + 1} of {count}  "))
+        fits.append(run({**table, "seed": whole("seed", settings["seed"]) + r}, inside, f"replicate {r + 1} of {count}  "))
         if not fits[-1].complete:
             break
     return Replicates(fits)
@@ -248,7 +278,7 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any"
     Examples
     --------
     >>> import motes, tempfile
-    >>> fit = motes.fit(motes.Hierarchical([1.0, 2.0]), particles=5, steps=50, progress=False)
+    >>> fit = motes.fit(motes.Hierarchical([1.0, 2.0]), progress=False)
     >>> with tempfile.TemporaryDirectory() as dir:
     ...     fit.save(dir, report=False)
     ...     loaded = motes.load(dir)
@@ -269,7 +299,7 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any"
         if name not in models():
             raise ValueError(f"{where} is a run of the model {name!r}, which is none of Motes'; give it as model=")
     run = _core.load(where, problem)
-    warn_of(run.notes, stacklevel=3)
+    warn_of(run.notes)
     if model is None:
         classes = {builtin._model: builtin for builtin in _Builtin.__subclasses__()}
         model = classes[run.problem.name]._of(run.problem)
@@ -277,20 +307,21 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any"
 
 
 def resume(
-    dir: str | os.PathLike[str], steps: int | None = None, model: Model | None = None, **how: Any
+    dir: str | os.PathLike[str] | Fit, steps: int | None = None, model: Model | None = None, **how: Any
 ) -> "Fit | Any":
     """Goes on with the run of a directory, as ``motes resume`` does: :func:`load`, and :meth:`Fit.resume`.
 
     Parameters
     ----------
-    dir : path
-        The run directory.
+    dir : path or Fit
+        The run directory, or a fit.
     steps : int, optional
         The new total number of steps; by default the old one, to finish what was interrupted.
     model : Model, optional
         The model, for a run of a model of your own.
     **how
-        threads, callback, progress, callback_every, report: as for :meth:`Fit.resume`.
+        tolerance, max_evaluations, budget, strict, threads, callback, progress, callback_every, report: as for
+        :meth:`Fit.resume`.
 
     Returns
     -------
@@ -299,11 +330,17 @@ def resume(
     Examples
     --------
     >>> import motes, tempfile
+    >>> model = motes.Hierarchical([1.0, 2.0])
     >>> with tempfile.TemporaryDirectory() as dir:
-    ...     fit = motes.fit(motes.Hierarchical([1.0, 2.0]), particles=5, steps=50, out=dir, progress=False)
-    ...     motes.resume(dir, steps=80, progress=False)
-    Fit(hierarchical by pgd, 80 of 80 steps, complete)
+    ...     fit = motes.fit(model, out=dir, progress=False)
+    ...     finer = motes.resume(dir, tolerance=0.02, progress=False)
+    >>> bool(finer.mc_error[0] < fit.mc_error[0])
+    True
     """
+    if isinstance(dir, Fit):
+        if model is not None:
+            raise ValueError("a fit has its model; leave model out")
+        return dir.resume(steps, **how)
     return load(dir, model).resume(steps, **how)
 
 

@@ -121,8 +121,8 @@ class GeneratorFit(Fit):
     >>> import motes
     >>> model = motes.Generator.mnist(4)
     >>> fit = motes.fit(model, particles=1, steps=2, batch=4, progress=False)
-    >>> fit
-    GeneratorFit(generator by pgd, 2 of 2 steps, complete)
+    >>> fit.k, fit.complete
+    (2, True)
     >>> fit.particles.shape, fit.loss.shape
     ((1, 4, 64), (2,))
     >>> fit.decode(fit.particles[0, :3]).shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import Any
@@ -10,6 +11,12 @@ from ._core import clock
 
 #: Seconds between plain lines.
 _LINE = 10.0
+#: The stages of auto, and what their Monte Carlo errors are measured in.
+_STAGES = [
+    ("searching", ""),
+    ("averaging", "standard error"),
+    ("sampling the posterior", "standard deviation"),
+]
 
 
 class Progress:
@@ -23,26 +30,27 @@ class Progress:
         self._width = 0
         self._display: Any = None
 
-    def __call__(self, k: int, steps: int) -> None:
+    def __call__(self, k: int, steps: int | None, stage: int = 0, error: float = math.nan) -> None:
         now = time.monotonic()
         rate = max(k - self._first, 0) / max(now - self._began, 1e-9)
         if rate == 0.0:
             return
-        left, unit = clock((steps - k) / rate), self._unit
+        unit = self._unit if steps is not None else "sweeps"
         speed = f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.2g} {unit}/s"
+        if steps is None:
+            # What ends itself is known by its stages, not by a number of steps.
+            name, of = _STAGES[min(max(stage, 1), len(_STAGES)) - 1]
+            known = f", Monte Carlo error {error:.3f} of the {of}" if of and not math.isnan(error) else ""
+            bar = line = f"{self._label}{name}, {k:,} sweeps, {speed}{known}"
+        else:
+            filled, left = round(30 * k / steps), clock((steps - k) / rate)
+            bar = f"{self._label}[{'#' * filled}{'.' * (30 - filled)}] {k:,}/{steps:,} {unit}  {speed}  ETA {left}"
+            line = f"{self._label}{unit} {k} of {steps}, {speed}, {left} to go"
         if self._bar:
-            filled = round(30 * k / steps)
-            self._write(
-                f"{self._label}[{'#' * filled}{'.' * (30 - filled)}] {k:,}/{steps:,} {unit}  "
-                f"{speed}  ETA {left}"
-            )
+            self._write(bar)
         elif now - self._last >= _LINE:
             self._last = now
-            print(
-                f"{self._label}{unit} {k} of {steps}, {speed}, {left} to go",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(line, file=sys.stderr, flush=True)
 
     def _write(self, text: str) -> None:
         if self._notebook:

@@ -69,12 +69,6 @@ def algorithms() -> dict[str, str]:
     return {name: a["about"] for name, a in _table()["algorithms"].items()}
 
 
-def takes(algorithm: Any, setting: str) -> bool:
-    """Whether a setting means anything to an algorithm; one that nobody knows is refused elsewhere."""
-    known = _table()["algorithms"].get(algorithm) if isinstance(algorithm, str) else None
-    return known is None or setting.replace("_", "-") in known["takes"]
-
-
 def refuse_unknown(who: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Refuses settings that there are none of, and says what was meant or where they belong."""
     known = sorted(known)

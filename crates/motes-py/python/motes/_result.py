@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import math
 import os
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 
 from . import _arrays, _core
-from ._arrays import place, whole
-from ._run import Ran, Step, attended, columns, how_of, warn_of
+from ._arrays import finite, flag, place, whole
+from ._errors import VerdictError, VerdictWarning
+from ._run import Ran, Step, attended, columns, how_of, warn, warn_of
+
+#: At most this many parameters are listed in a notebook.
+_LISTED = 50
 
 
 class Fit(Ran):
-    """A fitted model: estimates of theta, the cloud of particles, and how good they are.
+    """A fitted model: estimates of theta with their standard errors, the cloud of particles, and how good they are.
 
-    Made by :func:`fit` and :func:`load`.
+    Made by :func:`fit` and :func:`load`. Shown by itself it is a table of the estimates.
 
     Examples
     --------
     >>> import motes
-    >>> fit = motes.fit(motes.Hierarchical([1.0, 2.0]), particles=5, steps=50, progress=False)
-    >>> fit
-    Fit(hierarchical by pgd, 50 of 50 steps, complete)
-    >>> longer = fit.resume(100, progress=False)
-    >>> longer.trace["theta"].shape
-    (101,)
+    >>> fit = motes.fit(motes.Hierarchical([1.0, 2.0]), progress=False)
+    >>> fit.ok, fit.se.shape, fit.conf_int().shape, fit.covariance.shape
+    (True, (1,), (1, 2), (1, 1))
+
+    The log-likelihood is that of y ~ N(theta, 2) at its maximum:
+
+    >>> bool(abs(fit.loglik - -2.656) < 0.05)
+    True
     """
 
     def __init__(self, run: _core.Run, model: Any) -> None:
@@ -53,7 +61,7 @@ class Fit(Ran):
 
     @property
     def theta_mean(self) -> np.ndarray:
-        """The mean of theta after burn-in: the estimate (NaN if the run ended before)."""
+        """The estimate of theta: what auto found, or the mean after burn-in (NaN if the run ended before)."""
         mean = self._run.theta_mean()
         return np.full(len(self.theta), np.nan) if mean is None else np.array(mean)
 
@@ -63,9 +71,90 @@ class Fit(Ran):
         return self._run.problem.shape()[2]
 
     @property
-    def theta_mc_error(self) -> np.ndarray:
-        """The Monte Carlo error of :attr:`theta_mean`, for the first 1,000 parameters (NaN where the run is too short)."""
-        return np.array(self._summary["theta"]["mc_error"], dtype=np.float64)
+    def se(self) -> np.ndarray:
+        """The standard error of each parameter, by Louis's identity, for the first 1,000 (NaN where it is not known)."""
+        return self._of_theta("se")
+
+    @property
+    def mc_error(self) -> np.ndarray:
+        """The Monte Carlo error of :attr:`theta_mean`: how far another seed may land (NaN where it is not known)."""
+        return self._of_theta("mc_error")
+
+    @property
+    def information_share(self) -> np.ndarray:
+        """How much of the information that complete data would hold about each parameter the data do hold."""
+        return self._of_theta("information_share")
+
+    @property
+    def covariance(self) -> np.ndarray | None:
+        """The covariance matrix of the estimate; None where it is not known, or above 200 parameters."""
+        matrix = self._summary["theta"]["covariance"]
+        return None if matrix is None else np.array(matrix, dtype=np.float64)
+
+    def _of_theta(self, name: str) -> np.ndarray:
+        told = self._summary["theta"]
+        return np.array(told[name] or [math.nan] * len(told["names"]), dtype=np.float64)
+
+    def conf_int(self, level: float | None = None) -> np.ndarray:
+        """Confidence intervals of the parameters, from their standard errors.
+
+        Parameters
+        ----------
+        level : float, optional
+            Between 0 and 1; by default that of the fit, which is 0.95 unless it was given ``level``.
+
+        Returns
+        -------
+        numpy.ndarray, shape (d_theta, 2)
+            The lower and the upper end of each; NaN where the standard error is not known.
+        """
+        own = self._summary["level"]
+        level = own if level is None else finite("level", level)
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level is {level}; give a number between 0 and 1, such as 0.95")
+        told = self._summary["theta"]["interval"]
+        if level == own and told:
+            return np.array([[math.nan] * 2 if pair is None else pair for pair in told], dtype=np.float64)
+        half = NormalDist().inv_cdf(0.5 + 0.5 * level) * self.se
+        mean = self.theta_mean[: len(half)]
+        return np.column_stack([mean - half, mean + half])
+
+    @property
+    def loglik(self) -> float:
+        """The log-likelihood log p_theta(y) at the estimate (NaN where it is not to be had; :meth:`summary` says why).
+
+        That of a :class:`Model` lacks the constants that its log density lacks.
+        """
+        return self._of_likelihood("value")
+
+    @property
+    def loglik_mc_error(self) -> float:
+        """The Monte Carlo error of :attr:`loglik`."""
+        return self._of_likelihood("mc_error")
+
+    @property
+    def aic(self) -> float:
+        """Akaike's criterion, 2 d_theta - 2 loglik."""
+        return self._of_likelihood("aic")
+
+    @property
+    def bic(self) -> float:
+        """The Bayesian criterion, d_theta log n - 2 loglik, where n counts groups, or rows where there is one group."""
+        return self._of_likelihood("bic")
+
+    def _of_likelihood(self, name: str) -> float:
+        value = (self._summary["log_likelihood"] or {}).get(name)
+        return math.nan if value is None else value
+
+    @property
+    def verdict(self) -> str:
+        """``ok``, or what is the matter in a word; ``diagnostics["advice"]`` says what to do about it."""
+        return self._summary["diagnostics"]["verdict"]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the fit is complete and its verdict is ``ok``."""
+        return self.complete and self.verdict == "ok"
 
     @cached_property
     def x_names(self) -> list[str]:
@@ -146,7 +235,7 @@ class Fit(Ran):
 
     @property
     def burn_in(self) -> int:
-        """Steps left out of the averages."""
+        """Steps left out of the averages (0 for auto, which decides by itself)."""
         return self._run.burn_in
 
     @property
@@ -170,27 +259,35 @@ class Fit(Ran):
         report : bool
             Whether to write report.html too.
         """
-        warn_of(self._run.save(place("dir", dir), bool(report)), stacklevel=3)
+        warn_of(self._run.save(place("dir", dir), bool(report)))
 
     def resume(
         self,
         steps: int | None = None,
         *,
+        tolerance: float | None = None,
+        max_evaluations: int | None = None,
+        budget: float | None = None,
+        strict: bool = False,
         threads: int | None = None,
         callback: Callable[[Step], Any] | None = None,
         progress: bool = True,
         callback_every: int = 1,
         report: bool = True,
     ) -> "Fit":
-        """Goes on to a new total of steps; burn-in stays. The result equals one fit of that many steps, bit for bit.
+        """Goes on: with what was interrupted, to a new total of steps, or by auto to a smaller tolerance.
 
-        A fit that has a run directory goes on in it, as ``motes resume`` does; another stays in memory.
+        The result equals one fit with that number of steps and the same burn-in, or with that tolerance, bit for bit. A fit
+        that has a run directory goes on in it, as ``motes resume`` does; another stays in memory.
 
         Parameters
         ----------
         steps : int, optional
             The new total number of steps; by default the old one, to finish what was interrupted.
-        threads, callback, progress, callback_every, report
+        tolerance, max_evaluations : float and int, optional
+            A smaller tolerance, or more evaluations, for a fit by auto that has a run directory: it goes on from where
+            theta's stage ended.
+        budget, strict, threads, callback, progress, callback_every, report
             As for :func:`fit`.
 
         Returns
@@ -202,16 +299,21 @@ class Fit(Ran):
         --------
         >>> import motes
         >>> model = motes.Hierarchical([1.0, 2.0])
-        >>> fit = motes.fit(model, particles=5, steps=50, progress=False, callback=lambda step: step.k < 20)
+        >>> fit = motes.fit(model, progress=False, callback=lambda step: step.k < 20)
         >>> fit
-        Fit(hierarchical by pgd, 20 of 50 steps, can be resumed)
-        >>> fit.resume(progress=False)
-        Fit(hierarchical by pgd, 50 of 50 steps, complete)
+        Fit(hierarchical by auto, 20 sweeps, can be resumed)
+        >>> fit.resume(progress=False).ok
+        True
         """
-        how = how_of(threads, callback, callback_every, report)
-        total = self.steps if steps is None else whole("steps", steps)
-        run = attended(lambda how: self._run.resume(total, how), how, self.model, progress, self.k)
-        return type(self)(run, self.model)
+        strict = flag("strict", strict)
+        how = how_of(threads, callback, callback_every, report, budget)
+        total = None if steps is None else whole("steps", steps)
+        nearer = None if tolerance is None else finite("tolerance", tolerance)
+        most = None if max_evaluations is None else whole("max_evaluations", max_evaluations)
+        run = attended(lambda how: self._run.resume(total, nearer, most, how), how, self.model, progress, self.k)
+        longer = type(self)(run, self.model)
+        tell_verdict(longer, strict)
+        return longer
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class for each row, averaged over the particles.
@@ -231,7 +333,7 @@ class Fit(Ran):
         --------
         >>> import motes
         >>> model = motes.LogisticRegression([[-2.0], [-1.0], [1.0], [2.0]], ["no", "no", "yes", "yes"])
-        >>> fit = motes.fit(model, particles=20, steps=200, progress=False)
+        >>> fit = motes.fit(model, progress=False)
         >>> no, yes = fit.predict_proba([[3.0]])[0]
         >>> bool(yes > no)
         True
@@ -260,15 +362,52 @@ class Fit(Ran):
         return plot([self], **options)
 
     def to_arviz(self) -> Any:
-        """The kept clouds and theta at their steps for ArviZ (0.x or 1.x); see :meth:`Replicates.to_arviz`."""
+        """Posterior draws of the latent variables at the estimate for ArviZ (0.x or 1.x); see :meth:`Replicates.to_arviz`."""
         from ._arviz import to_arviz
 
         return to_arviz([self])
 
-    def __repr__(self) -> str:
+    def _head(self) -> str:
+        """The fit in a line."""
         state = "complete" if self.complete else "can be resumed"
         name, algorithm = self._run.problem.name, self._summary["algorithm"]
-        return f"{type(self).__name__}({name} by {algorithm}, {self.k} of {self.steps} steps, {state})"
+        length = f"{self.k} sweeps" if self.steps is None else f"{self.k} of {self.steps} steps"
+        return f"{type(self).__name__}({name} by {algorithm}, {length}, {state})"
+
+    def __repr__(self) -> str:
+        if not self.complete:
+            return self._head()
+        # The table without what differs from one time to the next: how long it took, and where it is.
+        lines = self.summary().strip("\n").split("\n")[1:]
+        return "\n".join([self._head(), *(line for line in lines if not line.startswith("  files "))])
+
+    def __str__(self) -> str:
+        return self.summary() if self.complete else self._head()
+
+    def _repr_html_(self) -> str:
+        """The estimates as a table, for notebooks."""
+        rows, shown = [], min(len(self.se), _LISTED)
+        columns = (self.theta_mean, self.se, *self.conf_int().T, self.mc_error)
+        for i, name in enumerate(self.theta_names[:shown]):
+            cells = "".join(f"<td>{_digits(column[i])}</td>" for column in columns)
+            rows.append(f"<tr><th>{html.escape(name)}</th>{cells}</tr>")
+        if len(self.theta_names) > shown:
+            rows.append(f"<tr><th>... and {len(self.theta_names) - shown} more</th></tr>")
+        percent = f"{100 * self._summary['level']:g} %"
+        heads = ("parameter", "estimate", "std. error", f"{percent} from", "to", "MC error")
+        head = "".join(f"<th>{word}</th>" for word in heads)
+        notes = []
+        if not math.isnan(self.loglik):
+            told = f"log-likelihood {_digits(self.loglik)} (MC error {_digits(self.loglik_mc_error)})"
+            criteria = (("AIC", self.aic), ("BIC", self.bic))
+            notes.append(told + "".join(f", {name} {_digits(v)}" for name, v in criteria if not math.isnan(v)))
+        advice = self.diagnostics["advice"]
+        notes.append(f"verdict {self.verdict}" + ("" if advice is None else f": {advice}"))
+        lines = "".join(f"<div>{html.escape(note)}</div>" for note in notes)
+        return (
+            f"<div>{html.escape(self._head())}</div><table><thead><tr>{head}</tr></thead>"
+            f"<tbody>{''.join(rows)}</tbody></table>{lines}"
+        )
 
 
 class Replicates(Sequence[Fit]):
@@ -278,7 +417,7 @@ class Replicates(Sequence[Fit]):
     --------
     >>> import motes
     >>> model = motes.Hierarchical.generate(dim=10)
-    >>> fits = motes.fit(model, particles=10, steps=400, replicates=3, progress=False)
+    >>> fits = motes.fit(model, replicates=3, progress=False)
     >>> len(fits), fits.r_hat.shape
     (3, (1,))
     """
@@ -325,7 +464,14 @@ class Replicates(Sequence[Fit]):
 
     @property
     def r_hat(self) -> np.ndarray:
-        """Split R-hat of each theta component after burn-in; far above 1 means that replicates disagree."""
+        """R-hat of each theta component; far above 1 means that replicates disagree.
+
+        Split R-hat of the path of theta after burn-in; for auto, whose theta settles, the estimates of the replicates
+        against their standard errors.
+        """
+        if self[0].steps is None:
+            means = np.array([fit.theta_mean for fit in self])
+            return _r_hat(means, np.array([fit.se**2 for fit in self]), math.inf)
         rows = [fit.theta_trace[fit.trace["k"] > fit.burn_in] for fit in self]
         length = min(len(r) for r in rows)
         if length < 4:
@@ -347,7 +493,7 @@ class Replicates(Sequence[Fit]):
         return {
             "r_hat": self.r_hat.tolist(),
             "r_hat_x": self.r_hat_x.tolist(),
-            "verdicts": [fit.diagnostics["verdict"] for fit in self],
+            "verdicts": [fit.verdict for fit in self],
         }
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -362,7 +508,7 @@ class Replicates(Sequence[Fit]):
         for i, name in enumerate(names):
             sd = means[:, i].std(ddof=1) if len(self) > 1 else math.nan
             lines.append(f"{name:{width}}  {means[:, i].mean():10.5f}  {sd:9.5f}  {self.r_hat[i]:7.4f}")
-        verdicts = ", ".join(fit.diagnostics["verdict"] for fit in self)
+        verdicts = ", ".join(fit.verdict for fit in self)
         return "\n".join([*lines, f"verdicts of {len(self)} replicates: {verdicts}"])
 
     def save(self, dir: str | os.PathLike[str], report: bool = True) -> None:
@@ -377,21 +523,22 @@ class Replicates(Sequence[Fit]):
         return plot(self._fits, **options)
 
     def to_arviz(self) -> Any:
-        """The kept clouds and theta at their steps for ArviZ, replicates as chains.
+        """Posterior draws of the latent variables at the estimate for ArviZ, replicates as chains.
 
         Returns
         -------
         arviz.InferenceData or xarray.DataTree
-            ``posterior`` holds ``theta`` with dimensions (chain, draw, theta_dim) and ``x`` with (chain, draw, particle,
-            x_dim), or (chain, draw, particle, group) and possibly x_dim where there are several groups; draws are the
-            steps whose clouds were kept.
+            ``posterior`` holds ``x`` with dimensions (chain, draw, particle, x_dim), or (chain, draw, particle, group)
+            and possibly x_dim where there are several groups; draws are the steps whose clouds were kept. Theta is a
+            constant: ``constant_data`` holds the estimate ``theta`` and its standard error ``theta_se`` with dimension
+            theta_dim, for replicates (replicate, theta_dim).
         """
         from ._arviz import to_arviz
 
         return to_arviz(self._fits)
 
     def __repr__(self) -> str:
-        return f"Replicates({len(self)} x {self[0]!r})"
+        return f"Replicates({len(self)} x {self[0]._head()})"
 
 
 def _r_hat(means: np.ndarray, variances: np.ndarray, n: float) -> np.ndarray:
@@ -401,3 +548,19 @@ def _r_hat(means: np.ndarray, variances: np.ndarray, n: float) -> np.ndarray:
     shrink = 1.0 if math.isinf(n) else (n - 1) / n
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.sqrt(shrink + between / within)
+
+
+def _digits(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.5g}"
+
+
+def tell_verdict(result: Any, strict: bool) -> None:
+    """Warns of the verdicts of fits that are complete and not ok, or raises."""
+    fits = result if isinstance(result, Replicates) else [result]
+    bad = [fit for fit in fits if fit.complete and fit.verdict != "ok"]
+    for fit in bad:
+        advice = fit.diagnostics["advice"]
+        text = f"the verdict is {fit.verdict}" + ("" if advice is None else f": {advice}")
+        if strict:
+            raise VerdictError(text, result)
+        warn(text, VerdictWarning)

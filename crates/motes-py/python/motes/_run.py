@@ -6,6 +6,7 @@ import csv
 import math
 import os
 import re
+import sys
 import warnings
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, NamedTuple
@@ -26,7 +27,7 @@ class Step(NamedTuple):
     Attributes
     ----------
     k : int
-        Steps made so far.
+        Steps made so far (sweeps of auto).
     theta : numpy.ndarray
         The parameters.
     step_size : float
@@ -53,6 +54,7 @@ class How:
     tick: Progress | None
     callback: Callable[..., Any] | None
     callback_every: int
+    budget: float | None
 
 
 #: How settings that are text on the command line are written.
@@ -102,11 +104,14 @@ def threads_of(threads: int | None) -> int | None:
     return None if threads is None else int(threads)
 
 
-def how_of(threads: int | None, callback: Any, callback_every: int, report: bool) -> How:
+def how_of(threads: int | None, callback: Any, callback_every: int, report: bool, budget: float | None) -> How:
     if callback is not None and not callable(callback):
         raise ValueError(f"callback is {callback!r}; give a callable")
     wrapped = None if callback is None else lambda *values: callback(Step(*values))
-    return How(threads_of(threads), bool(report), None, wrapped, whole("callback_every", callback_every, 1))
+    if budget is not None and finite("budget", budget) <= 0.0:
+        raise ValueError(f"budget is {budget!r}; give a positive number of seconds")
+    every = whole("callback_every", callback_every, 1)
+    return How(threads_of(threads), bool(report), None, wrapped, every, None if budget is None else float(budget))
 
 
 def attended(
@@ -126,17 +131,26 @@ def attended(
     finally:
         if how.tick is not None:
             how.tick.close()
-    warn_of(run.notes, stacklevel=5)
-    if run.interrupted and not run.complete:
-        text = f"interrupted after step {run.k} of {run.steps}; go on with Fit.resume()"
-        warnings.warn(text, RuntimeWarning, stacklevel=4)
+    warn_of(run.notes)
+    if (run.interrupted or run.out_of_time) and not run.complete:
+        place = f"sweep {run.k}" if run.steps is None else f"step {run.k} of {run.steps}"
+        why = "interrupted" if run.interrupted else f"the budget of {how.budget:g} s was spent"
+        warn(f"{why} after {place}; go on with Fit.resume()")
     return run
 
 
-def warn_of(notes: Iterable[str], stacklevel: int) -> None:
+def warn(text: str, kind: type[Warning] = RuntimeWarning) -> None:
+    """Warns at the line outside of this package that led here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "motes":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, kind, stacklevel=level)
+
+
+def warn_of(notes: Iterable[str]) -> None:
     """Warns of what the library has to say of a run or its files."""
     for note in notes:
-        warnings.warn(note, RuntimeWarning, stacklevel=stacklevel)
+        warn(note)
 
 
 class Ran:
@@ -151,12 +165,12 @@ class Ran:
 
     @property
     def k(self) -> int:
-        """Steps made so far."""
+        """Steps made so far (sweeps of auto)."""
         return self._run.k
 
     @property
-    def steps(self) -> int:
-        """Steps asked for."""
+    def steps(self) -> int | None:
+        """Steps asked for; None for auto, which ends by itself."""
         return self._run.steps
 
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._fit import fit as _fit
+from ._fit import fitted
 from ._models import LogisticRegression
+from ._run import how_of, warn
 
 #: Rows predicted at once, so that memory stays bounded.
 _ROWS = 4096
@@ -30,10 +32,8 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
         Whether to centre and scale features; a constant feature is only centred.
     algorithm : str
         As for :func:`motes.fit`.
-    particles, steps : int
-        As for :func:`motes.fit`.
-    step_size : float or "auto"
-        As for :func:`motes.fit`.
+    particles, steps, step_size, tolerance, max_evaluations : optional
+        As for :func:`motes.fit`; None for the default of the algorithm. auto takes no steps and no step size.
     threads : int, optional
         As for :func:`motes.fit`.
     random_state : int, RandomState or None
@@ -49,10 +49,16 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
         The posterior mean of the intercept.
     theta_ : float
         The estimated prior mean of the weights.
+    se_ : float
+        Its standard error (NaN where it is not known).
+    loglik_ : float
+        The log-likelihood (NaN where it is not to be had).
     draws_ : ndarray, shape (draws, features + 1)
         Posterior draws of weights and intercept, for features as they were given.
     verdict_ : str
-        ``ok``, or what was wrong with the fit.
+        ``ok``, or what was wrong with the fit; it was then told by a ``ConvergenceWarning``.
+    n_iter_ : int
+        Steps made (sweeps of auto).
 
     Examples
     --------
@@ -68,10 +74,12 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
         prior_variance: float = 5.0,
         fit_intercept: bool = True,
         standardize: bool = True,
-        algorithm: str = "pgd",
-        particles: int = 100,
-        steps: int = 400,
-        step_size: Any = "auto",
+        algorithm: str = "auto",
+        particles: Any = None,
+        steps: Any = None,
+        step_size: Any = None,
+        tolerance: Any = None,
+        max_evaluations: Any = None,
         threads: Any = None,
         random_state: Any = 0,
     ) -> None:
@@ -82,6 +90,8 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
         self.particles = particles
         self.steps = steps
         self.step_size = step_size
+        self.tolerance = tolerance
+        self.max_evaluations = max_evaluations
         self.threads = threads
         self.random_state = random_state
 
@@ -117,16 +127,10 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
         model = LogisticRegression(
             (X - center) / scale, codes, self.prior_variance, intercept=bool(self.fit_intercept)
         )
-        fit = _fit(
-            model,
-            algorithm=self.algorithm,
-            particles=self.particles,
-            steps=self.steps,
-            step_size=self.step_size,
-            seed=int(seed),
-            threads=self.threads,
-            progress=False,
-        )
+        chosen = ("algorithm", "particles", "steps", "step_size", "tolerance", "max_evaluations")
+        settings = {name: getattr(self, name) for name in chosen}
+        how = how_of(self.threads, None, 1, False, None)
+        fit = fitted(model, {**settings, "seed": int(seed)}, how, False, None, None)
         draws = fit.clouds if len(fit.clouds) else fit.particles
         weights = draws[:, : X.shape[1]] / scale
         intercept = draws[:, X.shape[1] :].sum(axis=1) - weights @ center
@@ -134,7 +138,10 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
         mean = self.draws_.mean(axis=0)
         self.coef_, self.intercept_ = mean[None, :-1], mean[-1:]
         self.theta_ = float(fit.theta_mean[0])
-        self.verdict_ = fit.diagnostics["verdict"]
+        self.se_, self.loglik_ = float(fit.se[0]), fit.loglik
+        self.verdict_ = fit.verdict
+        if not fit.ok:
+            warn(f"the verdict is {fit.verdict}: {fit.diagnostics['advice']}", ConvergenceWarning)
         self.n_iter_ = fit.k
         return self
 

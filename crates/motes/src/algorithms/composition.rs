@@ -60,7 +60,7 @@ impl Composition {
 
     /// Whether particles go on from where they were, so that there may be more of them later, or a run to start them from.
     pub fn keeps_particles(&self) -> bool {
-        self.averages_clouds() && !self.draws_afresh()
+        self.averages_clouds() && !self.draws_afresh() && !self.ends_itself()
     }
 
     /// Whether particles are drawn anew in each step, without regard to where they were.
@@ -68,9 +68,14 @@ impl Composition {
         matches!(self.movement, Move::Fresh | Move::Transitions { fresh: true, .. })
     }
 
+    /// Whether it decides itself when it ends, and what its clouds are worth: then it has neither a number of steps nor a burn-in.
+    pub fn ends_itself(&self) -> bool {
+        self.movement == Move::Hamiltonian
+    }
+
     /// Whether there is any accept-reject step.
     pub fn accepts(&self) -> bool {
-        matches!(self.movement, Move::Mala | Move::WholeCloud)
+        matches!(self.movement, Move::Mala | Move::WholeCloud | Move::Hamiltonian)
     }
 
     /// Whether theta follows from the particles, so that no initial value can be chosen.
@@ -139,6 +144,10 @@ impl Composition {
             (Rule::ExactEm, ..) => {
                 "exact EM has no particles to move; let nothing move, or choose another theta-rule"
             }
+            (Rule::Louis, Move::Hamiltonian, Order::ParticlesFirst) => return Ok(()),
+            (Rule::Louis, ..) | (_, Move::Hamiltonian, _) => {
+                "Newton steps by Louis's identity and Hamiltonian moves adapt to each other; use both, the particles first"
+            }
             (_, Move::Nothing, _) => "this theta-rule needs particles; choose a move, or exact EM",
             (Rule::MStep, Move::WholeCloud, Order::Together) => {
                 "accepting the whole cloud with an M-step needs theta_* of the proposed cloud; let the particles go first"
@@ -173,8 +182,13 @@ impl Settings {
         let now = self.composition();
         let differ = |a: Settings, b: Settings| a.composition() != b.composition();
         match setting {
-            "particles" | "batch" => now.has_cloud(),
-            "step-size" | "step-decay" => now.has_cloud() && now.movement != Move::Fresh,
+            "particles" => now.has_cloud(),
+            "batch" => now.has_cloud() && !now.ends_itself(),
+            "steps" | "burn-in" => !now.ends_itself(),
+            "tolerance" | "max-evaluations" => now.ends_itself(),
+            "step-size" | "step-decay" => {
+                now.has_cloud() && now.movement != Move::Fresh && !now.ends_itself()
+            }
             "init-particles" => now.has_cloud() && !now.draws_afresh(),
             "grow" | "warm-start" => now.keeps_particles(),
             "transitions" => matches!(now.movement, Move::Transitions { .. }),
@@ -183,7 +197,7 @@ impl Settings {
             "adjust" => {
                 differ(Settings { adjust: true, ..self.clone() }, Settings { adjust: false, ..self.clone() })
             }
-            "adjust-after" => now.accepts(),
+            "adjust-after" => now.accepts() && !now.ends_itself(),
             "preconditioner" => {
                 let with = |preconditioner| Settings { preconditioner, ..self.clone() };
                 differ(with(Preconditioner::Diagonal), with(Preconditioner::None))
@@ -207,6 +221,13 @@ impl Settings {
     /// Whether clouds stand for the posterior.
     pub fn averages_clouds(&self) -> bool {
         self.composition().averages_clouds()
+    }
+
+    /// Whether clouds are worth keeping: of a batch of groups that are drawn afresh, the cloud holds others from steps long
+    /// past.
+    pub(crate) fn clouds_can_be_kept(&self) -> bool {
+        let stale = self.batch.is_some() && self.composition().draws_afresh();
+        self.averages_clouds() && !stale
     }
 
     /// Whether there is any accept-reject step.

@@ -2,6 +2,7 @@
 //! line of [`ALGORITHMS`].
 
 mod abp;
+mod auto;
 mod composition;
 mod em;
 mod ipla;
@@ -17,6 +18,7 @@ mod soul;
 mod vae;
 
 pub use abp::ABP;
+pub use auto::AUTO;
 pub(crate) use composition::{
     Collect, PRECONDITIONER, THETA_VELOCITY, VARIATIONAL, VARIATIONAL_ADAM, VELOCITY,
 };
@@ -43,6 +45,7 @@ use crate::settings::{Settings, unknown};
 
 /// All algorithms, in the order in which people are told of them.
 pub static ALGORITHMS: &[&Algorithm] = &[
+    &AUTO,
     &PGD,
     &IPLA,
     &KIPLMC,

@@ -20,18 +20,26 @@ pub struct BatchMeans {
     pub spread: Vec<f64>,
     /// All values so far.
     pub count: u64,
+    /// There are fewer complete batches than this.
+    most: usize,
 }
 
 impl BatchMeans {
     /// No values yet.
     pub fn new(d: usize) -> Self {
+        Self::limited(d, MAX_BATCHES)
+    }
+
+    /// The same with at most so many batches, an even number.
+    pub(crate) fn limited(d: usize, most: usize) -> Self {
         BatchMeans {
             length: 1,
             filled: 0,
             current: vec![0.0; d],
-            means: Vec::with_capacity(MAX_BATCHES * d),
+            means: Vec::with_capacity(most * d),
             spread: vec![0.0; 2 * d],
             count: 0,
+            most,
         }
     }
 
@@ -42,7 +50,7 @@ impl BatchMeans {
 
     /// How many numbers there are in a full set of means.
     pub(crate) fn room(&self) -> usize {
-        MAX_BATCHES * self.current.len()
+        self.most * self.current.len()
     }
 
     /// Adds one value per component.
@@ -64,16 +72,45 @@ impl BatchMeans {
         self.means.extend(self.current.iter().map(|s| s / length));
         self.current.fill(0.0);
         self.filled = 0;
-        if self.means.len() == MAX_BATCHES * d {
-            for b in 0..MAX_BATCHES / 2 {
+        if self.means.len() == self.most * d {
+            for b in 0..self.most / 2 {
                 for i in 0..d {
                     let pair = self.means[2 * b * d + i] + self.means[(2 * b + 1) * d + i];
                     self.means[b * d + i] = 0.5 * pair;
                 }
             }
-            self.means.truncate(MAX_BATCHES / 2 * d);
+            self.means.truncate(self.most / 2 * d);
             self.length *= 2;
         }
+    }
+
+    /// Nothing added yet.
+    pub(crate) fn clear(&mut self) {
+        (self.length, self.filled, self.count) = (1, 0, 0);
+        self.current.fill(0.0);
+        self.means.clear();
+        self.spread.fill(0.0);
+    }
+
+    /// The means of the complete batches without the first fifth of them.
+    pub(crate) fn tail(&self) -> std::slice::ChunksExact<'_, f64> {
+        let d = self.current.len();
+        let batches = self.means.len() / d.max(1);
+        self.means[batches / 5 * d..].chunks_exact(d.max(1))
+    }
+
+    /// The mean of [`BatchMeans::tail`].
+    pub(crate) fn tail_mean(&self) -> Vec<f64> {
+        mean_of(self.tail(), self.current.len())
+    }
+
+    /// The tail in so many batches of equal length at the most, but at least 2 if there are.
+    pub(crate) fn tail_batches(&self, wanted: usize) -> Vec<Vec<f64>> {
+        let tail = self.tail();
+        let each = (tail.len() / wanted.max(1)).max(1);
+        let skip = tail.len() % each;
+        let rows: Vec<&[f64]> = tail.skip(skip).collect();
+        rows.chunks_exact(each).map(|batch| mean_of(batch.iter().copied(), self.current.len())).collect()
     }
 
     /// The variance of a component over all values.
@@ -100,6 +137,16 @@ impl BatchMeans {
         worst
     }
 
+    /// How many batches there are after the last merge: an ESS that is not well above that is one of values that hang together
+    /// from beginning to end.
+    pub(crate) fn fewest_batches(&self) -> usize {
+        let mut batches = self.means.len() / self.current.len().max(1);
+        while batches / 2 >= MIN_BATCHES {
+            batches /= 2;
+        }
+        batches
+    }
+
     /// How far the mean of the second half is from that of the first, in standard deviations of a component. A steady
     /// drift gives the square root of 3, independent values next to nothing.
     pub fn drift(&self, i: usize) -> Option<f64> {
@@ -120,6 +167,12 @@ impl BatchMeans {
         let ess = self.variance(i) / of_mean;
         ess.is_finite().then(|| ess.min(self.count as f64))
     }
+}
+
+fn mean_of<'a>(rows: impl ExactSizeIterator<Item = &'a [f64]>, d: usize) -> Vec<f64> {
+    let (n, mut mean) = (rows.len() as f64, vec![0.0; d]);
+    rows.for_each(|row| mean.iter_mut().zip(row).for_each(|(m, r)| *m += r / n));
+    mean
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What can be said about a run afterwards.
 
 mod ess;
+mod judge;
 mod verdict;
 
 pub use ess::BatchMeans;

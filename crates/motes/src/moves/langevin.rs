@@ -5,7 +5,8 @@ use crate::algorithms::Collect;
 use crate::blocks::for_each2;
 use crate::kit::{Field, Kit, Worker, diverged, max_abs};
 use crate::noise::Noise;
-use crate::rows::Numbers;
+use crate::rows::{Numbers, evaluate_rows};
+use crate::simd::dispatch;
 use crate::step::Stepper;
 use crate::{At, Error, Model, ModelError, Real, Stop, Want};
 
@@ -60,7 +61,7 @@ impl<F: Real> Stepper<'_, F> {
         let Field { theta, buffers, groups, terms, .. } = *field;
         let moved = for_each2(
             blocks.parallel,
-            (&mut *field.x, blocks.rows * kit.model.d_x()),
+            (&mut *field.x, blocks.rows * kit.d),
             (&mut *slots, kit.width),
             |b, x, slot| {
                 let here = Here {
@@ -102,6 +103,7 @@ pub(super) struct Here<'a> {
 }
 
 impl Here<'_> {
+    #[inline(always)]
     pub fn at<'a, F>(&'a self, x: &'a [F]) -> At<'a, F> {
         let Here { theta, buffers, terms, parallel, stop, .. } = *self;
         At { theta, buffers, groups: self.numbers.groups, x, terms, parallel, stop }
@@ -109,6 +111,7 @@ impl Here<'_> {
 }
 
 impl<F: Real> Kit<'_, F> {
+    #[inline(always)]
     fn move_block(
         &self,
         here: &Here<'_>,
@@ -117,7 +120,7 @@ impl<F: Real> Kit<'_, F> {
         x: &mut [F],
         slot: &mut [f64],
     ) -> Result<(), Trouble> {
-        let d = self.model.d_x();
+        let d = self.d;
         let worker = &mut *self.workers.get();
         let Worker { grad, scratch, log_density, .. } = worker;
         let want = Want {
@@ -141,13 +144,23 @@ impl<F: Real> Kit<'_, F> {
     /// Proposes by the Langevin kernel and accepts each row by itself, both densities at theta_k (App. biasdisc): groups are
     /// independent given theta.
     fn mala(&self, here: &Here<'_>, x: &mut [F], worker: &mut Worker<F>) -> Result<usize, Trouble> {
-        let d = self.model.d_x();
+        let d = self.d;
         propose(self.model, &self.noise, here, x, worker)?;
         let uniforms = &mut worker.uniforms[..x.len() / d];
         here.numbers.uniforms(&self.accept, here.step, uniforms);
-        let mut accepted = 0;
+        let (mut accepted, log_ratio) = (0, &worker.log_ratio);
+        if d == 1 {
+            // Without a branch, for nobody can foresee it, nor a call to copy one number.
+            for (((x, z), u), log_ratio) in x.iter_mut().zip(&worker.proposal).zip(&*uniforms).zip(log_ratio)
+            {
+                let accept = is_accepted(*u, *log_ratio);
+                *x = if accept { *z } else { *x };
+                accepted += usize::from(accept);
+            }
+            return Ok(accepted);
+        }
         for (i, (x, z)) in x.chunks_exact_mut(d).zip(worker.proposal.chunks_exact(d)).enumerate() {
-            if uniforms[i].ln() < worker.log_ratio[i] {
+            if is_accepted(uniforms[i], log_ratio[i]) {
                 x.copy_from_slice(z);
                 accepted += 1;
             }
@@ -175,30 +188,12 @@ pub(super) fn propose<F: Real>(
         return Err(Trouble::out_of_range(z));
     }
     known(&log_density[..n])?;
-    let mut evaluate = |groups: &[u32], z: &[F], grad: &mut [F], log_density: &mut [f64]| {
-        let want =
-            Want { grad_x: Some(grad), log_density: Some(log_density), ..Want::nothing(&mut *scratch) };
-        model.evaluate(At { groups, ..here.at(z) }, want)
-    };
-    let groups = here.numbers.groups;
-    match evaluate(groups, z, z_grad, log_ratio) {
-        Err(ModelError::Reject(_)) => {
-            // Some row is where the model cannot be evaluated: which one is seen one by one.
-            let rows = z.chunks_exact(d).zip(z_grad.chunks_exact_mut(d));
-            for (i, ((z, grad), out)) in rows.zip(log_ratio.chunks_exact_mut(1)).enumerate() {
-                let group = i * groups.len() / n;
-                match evaluate(&groups[group..=group], z, grad, out) {
-                    Err(ModelError::Reject(_)) => {
-                        grad.fill(F::of(0.0));
-                        out[0] = f64::NEG_INFINITY;
-                    }
-                    other => other?,
-                }
-            }
-        }
-        other => other?,
-    }
+    evaluate_rows(model, here.at(z), Some(&mut *z_grad), Some(&mut *log_ratio), scratch, |_| {})?;
     known(log_ratio)?;
+    if d == 1 {
+        single_log_ratios(x, z, &grad[..n], z_grad, &log_density[..n], here.h, log_ratio);
+        return Ok(());
+    }
     for i in 0..n {
         let row = i * d..(i + 1) * d;
         let (x, z) = (&x[row.clone()], &z[row.clone()]);
@@ -209,9 +204,42 @@ pub(super) fn propose<F: Real>(
     Ok(())
 }
 
+dispatch! {
+    /// Makes the log densities at proposals z for rows of one coordinate the logarithms of their acceptance ratios.
+    fn single_log_ratios<F: Real>(x: &[F], z: &[F], grad: &[F], z_grad: &[F], log_density: &[f64], h: f64, log_ratio: &mut [f64])
+        = single_log_ratios_kernel
+}
+
+#[inline(always)]
+fn single_log_ratios_kernel<F: Real, const FMA: bool>(
+    x: &[F],
+    z: &[F],
+    grad: &[F],
+    z_grad: &[F],
+    log_density: &[f64],
+    h: f64,
+    log_ratio: &mut [f64],
+) {
+    let n = log_ratio.len();
+    let (x, z, grad, z_grad, log_density) = (&x[..n], &z[..n], &grad[..n], &z_grad[..n], &log_density[..n]);
+    for i in 0..n {
+        let there = z[i].f64() - x[i].f64() - h * grad[i].f64();
+        let back = x[i].f64() - z[i].f64() - h * z_grad[i].f64();
+        log_ratio[i] += -(back * back) / (4.0 * h) - -(there * there) / (4.0 * h) - log_density[i];
+    }
+}
+
+/// Whether ln u < log_ratio. A logarithm takes as long as the noise of many coordinates, and ln u <= u - 1 most often says
+/// enough; what is left of that bound here is not in doubt by any rounding of the logarithm.
+#[inline(always)]
+fn is_accepted(u: f64, log_ratio: f64) -> bool {
+    (u - 1.0) * (1.0 - 1e-12) < log_ratio || u.ln() < log_ratio
+}
+
 /// Refuses log densities that are NaN, which no comparison would tell from a rejection; -inf is one.
 pub(super) fn known(log_densities: &[f64]) -> Result<(), Trouble> {
-    if log_densities.iter().any(|l| l.is_nan()) { Err(Trouble::Density) } else { Ok(()) }
+    let some = log_densities.iter().fold(false, |some, l| some | l.is_nan());
+    if some { Err(Trouble::Density) } else { Ok(()) }
 }
 
 /// The logarithm of K_theta(from, to) of eq. ULAkernel, up to a constant; `grad` is the x-gradient at `from`.

@@ -21,6 +21,9 @@ pub enum Move {
     Ula,
     /// The same, accepted or rejected particle by particle, and in each group by itself.
     Mala,
+    /// Every particle by a trajectory of leapfrog steps, accepted or rejected in each group by itself; steps, scales and lengths are
+    /// adapted by [`crate::auto`].
+    Hamiltonian,
     /// One particle N times in a row; the cloud is its path.
     Chain,
     /// Every particle by so many moves of K_theta in a row, from where it was or from a fresh draw from the prior.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::files::{is_unfinished, sweep};
+use crate::sentence::foreign_path;
 
 /// The trace of a run directory, open for writing at its end. Nobody else can open it for as long as it is.
 pub struct TraceFile {
@@ -44,7 +45,7 @@ impl TraceFile {
         let lock = |file: &File| match file.try_lock() {
             Err(TryLockError::WouldBlock) => Err(Error::Settings(format!(
                 "another motes is writing to {}; wait for it, or stop it first",
-                run.display()
+                foreign_path(run)
             ))),
             // A file system without locks is no reason not to run.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
@@ -142,7 +143,7 @@ fn same_file(_: &fs::Metadata, _: &fs::Metadata) -> bool {
 fn not_empty(run: &Path) -> Error {
     Error::Settings(format!(
         "{} is not empty and is left as it is; choose another `out`, or continue that run with `resume()`",
-        run.display()
+        foreign_path(run)
     ))
 }
 

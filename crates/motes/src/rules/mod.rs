@@ -33,6 +33,8 @@ pub enum Rule {
     Newton,
     /// theta_*(x^{1:N}), the maximiser given the cloud: closed, or numerical and warm-started where there is no closed form.
     MStep,
+    /// Newton steps whose observed information is that of Louis's identity, with gains that decrease ([`crate::auto`]).
+    Louis,
     /// The exact E- and M-step, with no cloud at all.
     ExactEm,
 }
@@ -50,7 +52,7 @@ impl Rule {
             Rule::Gradient { .. } | Rule::Kinetic { .. } => d,
             Rule::Newton => d + d * d,
             Rule::MStep => model.m_step().map_or(0, |m| m.statistics_len()),
-            Rule::ExactEm => 0,
+            Rule::ExactEm | Rule::Louis => 0,
         }
     }
 
@@ -118,6 +120,8 @@ impl Rule {
                     m.m_step(sums, theta).map_err(|source| Trouble::Model(source).at(k, h))?;
                 }
             }
+            // It needs more than sums, and moves theta elsewhere.
+            Rule::Louis => {}
             Rule::ExactEm => {
                 if let Some(em) = model.exact_em() {
                     em.em_step(theta);

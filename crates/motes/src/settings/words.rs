@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithms::Algorithm;
 use crate::error::did_you_mean;
+use crate::sentence::foreign;
 use crate::{Model, Real};
 
 macro_rules! words {
@@ -62,7 +63,7 @@ macro_rules! string_serde {
 pub fn unknown(what: &str, word: &str, words: &[&str]) -> String {
     let guess =
         did_you_mean(word, words.iter().copied()).map(|w| format!("did you mean {w}? ")).unwrap_or_default();
-    format!("there is no {what} '{word}'; {guess}choose one of {}", words.join(", "))
+    format!("there is no {what} '{}'; {guess}choose one of {}", foreign(word), words.join(", "))
 }
 
 words! {
@@ -107,7 +108,8 @@ impl FromStr for StepDecay {
         match decay {
             Some((power, scale)) if (StepDecay { power, scale }).is_sound() => Ok(StepDecay { power, scale }),
             _ => Err(format!(
-                "step decay '{text}' is not p,k0 with 0 <= p <= 10 and k0 > 0; write for example 0.6,100"
+                "step decay '{}' is not p,k0 with 0 <= p <= 10 and k0 > 0; write for example 0.6,100",
+                foreign(text)
             )),
         }
     }
@@ -144,7 +146,8 @@ impl FromStr for Growth {
         match pairs {
             Some(p) if Growth(p.clone()).is_sound() => Ok(Growth(p)),
             _ => Err(format!(
-                "growth '{text}' is not k:N,... with rising steps and rising particle numbers; write for example 100:50,200:500"
+                "growth '{}' is not k:N,... with rising steps and rising particle numbers; write for example 100:50,200:500",
+                foreign(text)
             )),
         }
     }
@@ -185,7 +188,8 @@ impl FromStr for WarmStart {
         match length.strip_prefix("1x").map(str::parse) {
             Some(Ok(steps)) if steps > 0 => Ok(WarmStart { algorithm, steps }),
             _ => Err(format!(
-                "warm start '{text}' is not [ALGORITHM:]1xK with K > 0; write for example pmgd:1x400"
+                "warm start '{}' is not [ALGORITHM:]1xK with K > 0; write for example pmgd:1x400",
+                foreign(text)
             )),
         }
     }
@@ -210,6 +214,15 @@ pub enum InitParticles {
     Value(f64),
     /// Independent draws from the prior at the initial theta.
     Prior,
+    /// Independent standard normals.
+    Normal,
+}
+
+impl InitParticles {
+    /// Where auto starts them: at the prior, if the model has one.
+    pub fn unless_told(has_prior: bool) -> Self {
+        if has_prior { InitParticles::Prior } else { InitParticles::Normal }
+    }
 }
 
 impl FromStr for InitParticles {
@@ -217,9 +230,11 @@ impl FromStr for InitParticles {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse::<f64>() {
             _ if text == "prior" => Ok(InitParticles::Prior),
+            _ if text == "normal" => Ok(InitParticles::Normal),
             Ok(v) if v.is_finite() => Ok(InitParticles::Value(v)),
             _ => Err(format!(
-                "'{text}' is neither a finite number nor prior; write for example `init-particles=0`"
+                "'{}' is neither a finite number nor prior nor normal; write for example `init-particles=0`",
+                foreign(text)
             )),
         }
     }
@@ -230,6 +245,7 @@ impl fmt::Display for InitParticles {
         match self {
             InitParticles::Value(v) => crate::printable::Number(*v).fmt(f),
             InitParticles::Prior => f.write_str("prior"),
+            InitParticles::Normal => f.write_str("normal"),
         }
     }
 }

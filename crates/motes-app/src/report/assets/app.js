@@ -44,6 +44,16 @@
     for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step && out.length < 40; i++) out.push(i * step || 0);
     return { at: out, decimals };
   };
+  // On a scale of powers: 1, 2 and 5 times each where they are few, else the powers themselves, with gaps where they are many.
+  const ticksOfPowers = (low, high, count) => {
+    const every = Math.max(1, Math.ceil((high - low) / Math.max(1, count)));
+    const steps = high - low < 3 ? [1, 2, 5] : [1];
+    const out = [];
+    for (let p = Math.floor(low); p <= high && out.length < 40; p += every) out.push(...steps.map((m) => m * 10 ** p));
+    return { at: out.filter((v) => Math.log10(v) >= low && Math.log10(v) <= high) };
+  };
+  // Whether values are better drawn on such a scale: all positive, and not all of one size.
+  const spansPowers = (values) => values.length > 0 && values.every((v) => v > 0) && Math.max(...values) / 4 > Math.min(...values);
   const tickText = (value, decimals) => {
     if (Math.abs(value) >= 1e7 || decimals > 6) return significant(value, 3);
     return minus(value.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }));
@@ -57,7 +67,8 @@
   addEventListener("afterprint", () => forPaper(false));
 
   // ---------- one chart: axes, lines, and a cursor for mouse, touch and keys ----------
-  // make() gives { lines: [{x, y, colour, dash, width, label, area, end}], bands, marks, xLabel, yLabel, xText, idle, label, floor }
+  // make() gives { lines: [{x, y, colour, dash, width, label, area, end}], bands, between: [low, high], level, separators, marks,
+  // xLabel, yLabel, xText, idle, label, floor, log }
   const chart = (host, make) => {
     const readout = add(host, "output", { class: "readout", "aria-live": "polite" });
     const box = add(host, "div");
@@ -67,30 +78,33 @@
     const draw = () => {
       spec = make();
       const width = printing ? 640 : Math.max(240, Math.round(host.clientWidth || 640));
-      const height = width < 420 ? 220 : spec.height || 290;
+      const height = width < 380 ? 220 : spec.height || 290;
       box.replaceChildren();
       const plot = add(box, "svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, tabindex: "0", role: "img", "aria-label": spec.label });
       const lines = spec.lines.filter((l) => l.x.length);
       const reduce = (f, of, start) => lines.reduce((best, l) => l[of].reduce((b, v) => f(b, v), best), start);
       let [x0, x1] = spec.xRange || [reduce(Math.min, "x", Infinity), reduce(Math.max, "x", -Infinity)];
-      let [y0, y1] = spec.yRange || [reduce(Math.min, "y", Infinity), reduce(Math.max, "y", -Infinity)];
+      const scaled = spec.log ? Math.log10 : (y) => y;
+      let [y0, y1] = spec.yRange || [reduce(Math.min, "y", Infinity), reduce(Math.max, "y", -Infinity)].map(scaled);
       if (!lines.length) [x0, x1, y0, y1] = [0, 1, 0, 1];
+      for (const y of [...(spec.between || []), ...(spec.level === undefined ? [] : [spec.level])]) [y0, y1] = [Math.min(y0, y), Math.max(y1, y)];
       if (spec.floor !== undefined) y0 = Math.min(y0, spec.floor);
       if (!(x1 > x0)) [x0, x1] = [x0 - 0.5, x1 + 0.5];
       if (!(y1 > y0)) { const d = Math.abs(y0) * 0.1 || 1; [y0, y1] = [y0 - d, y1 + d]; }
       const room = 0.05 * (y1 - y0);
       [y0, y1] = [spec.floor === undefined ? y0 - room : y0, y1 + room];
-      const yTicks = ticks(y0, y1, height / 60);
-      const yTexts = yTicks.at.map((t) => tickText(t, yTicks.decimals));
+      const yTicks = (spec.log ? ticksOfPowers : ticks)(y0, y1, height / 60);
+      const yTexts = yTicks.at.map((t) => (spec.log && t < 1 ? significant(t, 1) : tickText(t, yTicks.decimals || 0)));
       const ends = lines.some((l) => l.end);
       const m = { left: 10 + 7 * Math.max(2, ...yTexts.map((t) => t.length)), right: ends ? 24 : 10, top: 20, bottom: 36 };
       const sx = (x) => m.left + (x - x0) / (x1 - x0) * (width - m.left - m.right);
-      const sy = (y) => height - m.bottom - (y - y0) / (y1 - y0) * (height - m.top - m.bottom);
+      const sy = (y) => height - m.bottom - (scaled(y) - y0) / (y1 - y0) * (height - m.top - m.bottom);
       const clip = (x) => Math.min(width - m.right, Math.max(m.left, sx(x)));
       for (const band of spec.bands || []) {
         if (clip(band.to) - clip(band.from) < 1) continue;
-        add(plot, "rect", { class: "band", x: clip(band.from), y: m.top, width: clip(band.to) - clip(band.from), height: height - m.top - m.bottom });
+        add(plot, "rect", { class: band.plain ? "band plain" : "band", x: clip(band.from), y: m.top, width: clip(band.to) - clip(band.from), height: height - m.top - m.bottom });
       }
+      if (spec.between) add(plot, "rect", { class: "between", x: m.left, y: sy(spec.between[1]), width: width - m.left - m.right, height: Math.max(1, sy(spec.between[0]) - sy(spec.between[1])) });
       yTicks.at.forEach((t, i) => {
         add(plot, "line", { class: "grid", x1: m.left, x2: width - m.right, y1: sy(t), y2: sy(t) });
         add(plot, "text", { x: m.left - 6, y: sy(t) + 4, "text-anchor": "end" }, yTexts[i]);
@@ -105,6 +119,8 @@
       add(plot, "line", { class: "axis", x1: m.left, x2: width - m.right, y1: height - m.bottom, y2: height - m.bottom });
       add(plot, "text", { x: width - m.right, y: height - 3, "text-anchor": "end" }, shorten(spec.xLabel, width / 8));
       for (const mark of spec.marks || []) add(plot, "line", { class: "mark", x1: sx(mark), x2: sx(mark), y1: m.top, y2: height - m.bottom });
+      for (const x of (spec.separators || []).filter((x) => x > x0 && x < x1)) add(plot, "line", { class: "separator", x1: sx(x), x2: sx(x), y1: m.top, y2: height - m.bottom });
+      if (spec.level !== undefined) add(plot, "line", { class: "level", x1: m.left, x2: width - m.right, y1: sy(spec.level), y2: sy(spec.level) });
       // Lines may leave a range that was not made for them; this frame cuts them off.
       const frame = { x: m.left, y: m.top - 2, width: width - m.left - m.right + 2, height: height - m.top - m.bottom + 3 };
       const inside = add(plot, "svg", { ...frame, viewBox: `${frame.x} ${frame.y} ${frame.width} ${frame.height}` });
@@ -114,7 +130,7 @@
         if (line.area) add(inside, "path", { class: "area", fill: line.colour, d: `${path}L${sx(line.x[line.x.length - 1])} ${sy(y0)}L${sx(line.x[0])} ${sy(y0)}Z` });
         add(inside, "path", { class: "line", stroke: line.colour, "stroke-width": line.width || 1.25, "stroke-dasharray": line.dash || "none", d: path });
       }
-      for (const band of (spec.bands || []).filter((b) => b.text && clip(b.to) - clip(b.from) > 60)) {
+      for (const band of (spec.bands || []).filter((b) => b.text && clip(b.to) - clip(b.from) > 8 + 7 * b.text.length)) {
         add(plot, "text", { class: "inside", x: clip(band.to) - 8, y: height - m.bottom - 8, "text-anchor": "end" }, band.text);
       }
       place = { sx, sy, width, top: m.top, bottom: height - m.bottom, lines };
@@ -145,7 +161,7 @@
           inside = add(item, "label");
           const input = add(inside, "input", { type: "checkbox" });
           input.checked = key.on;
-          input.addEventListener("change", () => { key.toggle(input.checked); draw(); [...keys.querySelectorAll("input")][spec.keys.indexOf(spec.keys.find((k) => k.text === key.text))].focus(); });
+          input.addEventListener("change", () => { key.toggle(input.checked); draw(); [...keys.querySelectorAll("input")][spec.keys.filter((k) => k.toggle).findIndex((k) => k.text === key.text)]?.focus(); });
         }
         swatch(inside, key.colour, key.dash, key.width);
         add(inside, "span", {}, key.text);
@@ -240,36 +256,65 @@
       add(label, "span", {}, o);
     });
   };
-  const range = (host, change) => radios(host, "Range of steps", ["whole run", "after burn-in"], change);
   const colour = (i) => `var(--c${i % 8})`;
-  const stepText = (k) => `step ${whole(k)}`;
   const cutFrom = (line, k) => {
     const from = line.x.findIndex((x) => x > k);
     return from < 0 ? { x: [], y: [] } : { x: line.x.slice(from), y: line.y.slice(from) };
   };
+  // The first part of a run is on the way: burn-in, or the search of a fit in stages.
+  const head = (run) => {
+    if (run.stages.length) {
+      const end = run.stages[0].name === "search" ? run.stages[0].to : -1;
+      return { end, text: "after the search", there: end >= 0 && run.reached > end };
+    }
+    return { end: run.burn_in, text: "after burn-in", there: run.burn_in > 0 && run.reached > run.burn_in };
+  };
+  const range = (host, runs, change, first = 0) => {
+    const texts = [...new Set(runs.map(head).filter((h) => h.there).map((h) => h.text))];
+    if (texts.length) radios(host, "Range", ["whole run", texts.length > 1 ? "after search and burn-in" : texts[0]], change, first);
+    return texts.length > 0;
+  };
+  // Shades what a run did first, or the stages one by one.
+  const parts = (run, settled) => {
+    if (!run.stages.length) return { bands: settled ? [] : [{ from: 0, to: Math.min(run.burn_in, run.reached), text: "burn-in" }] };
+    const shown = run.stages.filter((s) => !settled || s.name !== "search");
+    return {
+      bands: shown.map((s) => ({ from: s.from - 0.5, to: s.to + 0.5, text: s.name, plain: s.name === "average" })),
+      separators: shown.slice(1).map((s) => s.from - 0.5),
+    };
+  };
+  const stepText = (run) => (k) => `${run.unit} ${whole(k)}`;
+  const percent = (level) => `${Number((100 * level).toPrecision(6))} %`;
 
   // ---------- the charts of a report ----------
   const thetaChart = (host) => {
     const run = data.runs[0];
-    let which = 0, settled = false, draw = () => {};
+    // A search takes theta far and tells little: such a fit opens on what came after.
+    let which = 0, settled = run.stages.length > 0 && head(run).there, banded = true, draw = () => {};
     if (run.theta.length > 1) chooser(host, "Component", run.theta.map((t) => t.name), (i) => { which = i; draw(); });
-    const burnt = run.burn_in > 0 && run.reached > run.burn_in;
-    if (burnt) range(host, (i) => { settled = i === 1; draw(); });
+    range(host, [run], (i) => { settled = i === 1; draw(); }, Number(settled));
     draw = chart(host, () => {
       const t = run.theta[which];
-      const [trace, average] = [decode(t.trace), decode(t.average)].map((l) => (settled ? cutFrom(l, run.burn_in) : l));
-      const mean = t.mean === null ? "" : `average ${significant(t.mean)}${t.error ? ` \u00b1 ${significant(t.error, 2)}` : ""}` +
-        `${t.error && t.ess ? `, effective sample size ${whole(t.ess)}` : ""}`;
+      const [trace, average] = [decode(t.trace), decode(t.average)].map((l) => (settled ? cutFrom(l, head(run).end) : l));
+      const says = [];
+      if (t.mean !== null) says.push(`estimate ${significant(t.mean, 4)}`);
+      if (t.se) says.push(`standard error ${significant(t.se, 3)}`);
+      if (t.error) says.push(`MC error ${significant(t.error, 2)}`);
+      const idle = says.join(", ");
       const lines = [{ ...trace, colour: colour(0), width: 1, label: t.name }];
       const keys = [{ text: t.name, colour: colour(0), width: 1.5 }];
       if (average.x.length > 1) {
         lines.push({ ...average, colour: colour(1), width: 2.25, dash: DASHES[1], label: "average" });
         keys.push({ text: "time average after burn-in", colour: colour(1), width: 2.25, dash: DASHES[1] });
+      } else if (t.mean !== null) {
+        keys.push({ text: "estimate", colour: "var(--ink)", width: 1.25, dash: "4 3" });
       }
+      if (t.interval) keys.push({ text: `${percent(run.level)} interval (without it the trace is seen more closely)`, colour: "var(--between)", width: 10, on: banded, toggle: (on) => { banded = on; } });
       return {
-        lines, keys, xLabel: "step", yLabel: t.name, xText: stepText, idle: mean,
-        bands: settled ? [] : [{ from: 0, to: Math.min(run.burn_in, run.reached), text: "burn-in" }],
-        label: `Trace of ${t.name} over ${whole(run.reached)} steps; ${mean}. Arrow keys move along it.`,
+        lines, keys, xLabel: run.unit, yLabel: t.name, xText: stepText(run), idle, ...parts(run, settled),
+        level: average.x.length > 1 || t.mean === null ? undefined : t.mean,
+        between: t.interval && banded ? t.interval : undefined,
+        label: `Trace of ${t.name} over ${whole(run.reached)} ${run.unit}s; ${idle}. Arrow keys move along it.`,
       };
     });
   };
@@ -279,13 +324,14 @@
     const { name, label: text, what } = host.dataset;
     const all = decode(run.scalars[name]);
     let settled = false, draw = () => {};
-    if (run.burn_in > 0 && run.reached > run.burn_in) range(host, (i) => { settled = i === 1; draw(); });
+    range(host, [run], (i) => { settled = i === 1; draw(); });
+    const log = host.dataset.log !== undefined && spansPowers(all.y);
     draw = chart(host, () => ({
-      lines: [{ ...(settled ? cutFrom(all, run.burn_in) : all), colour: colour(0), width: 1.5, label: text }],
-      xLabel: "step", yLabel: text, xText: stepText, floor: name === "acceptance" ? 0 : undefined,
-      bands: settled ? [] : [{ from: 0, to: Math.min(run.burn_in, run.reached), text: "burn-in" }],
-      idle: `last ${significant(all.y[all.y.length - 1])} at step ${whole(all.x[all.x.length - 1])}`,
-      label: `${what}, over ${whole(run.reached)} steps. Arrow keys move along it.`,
+      lines: [{ ...(settled ? cutFrom(all, head(run).end) : all), colour: colour(0), width: 1.5, label: text }],
+      log, xLabel: run.unit, yLabel: log ? `${text} (logarithmic)` : text, xText: stepText(run), floor: name === "acceptance" ? 0 : undefined,
+      ...parts(run, settled),
+      idle: `last ${significant(all.y[all.y.length - 1])} at ${run.unit} ${whole(all.x[all.x.length - 1])}`,
+      label: `${what}, over ${whole(run.reached)} ${run.unit}s. Arrow keys move along it.`,
     }));
   };
 
@@ -341,6 +387,7 @@
     const { name, label: text } = host.dataset;
     const ofTheta = name === "";
     let settled = false, which = 0, draw = () => {};
+    const swept = data.runs.some((r) => r.stages.length);
     const names = [...new Set(data.runs.flatMap((r) => r.theta.map((t) => t.name)))];
     if (ofTheta && names.length > 1) chooser(host, "Component", names, (i) => { which = i; draw(); });
     const timed = data.runs.filter((r) => r.time && r.time.steps > 0);
@@ -348,7 +395,7 @@
     const made = timed.map((r) => r.time.steps);
     let inTime = timed.length === data.runs.length && Math.max(...made) > 3 * Math.min(...made);
     if (timed.length) radios(host, "Horizontal axis", ["by steps", "by time"], (i) => { inTime = i === 1; draw(); }, Number(inTime));
-    if (data.runs.some((r) => r.burn_in > 0 && r.reached > r.burn_in)) range(host, (i) => { settled = i === 1; draw(); });
+    range(host, data.runs, (i) => { settled = i === 1; draw(); });
     draw = chart(host, () => {
       const lines = [], keys = [];
       data.runs.forEach((run, i) => {
@@ -358,7 +405,7 @@
         const dash = DASHES[i % 8];
         keys.push({ text: `${run.label}  ${run.dir}`, colour: colour(i), dash, width: 2, on, toggle: (value) => { if (value) hidden.delete(i); else hidden.add(i); overlays.forEach((d) => d !== draw && d()); } });
         if (!on) return;
-        const line = settled ? cutFrom(decode(points), run.burn_in) : decode(points);
+        const line = settled ? cutFrom(decode(points), head(run).end) : decode(points);
         if (inTime) line.x = line.x.map((k) => run.time.seconds * k / run.time.steps);
         lines.push({ ...line, colour: colour(i), dash, width: 1.5, label: `run ${run.label}, ${ofTheta ? names[which] : text}`, end: run.label, finished: run.time !== null });
       });
@@ -379,9 +426,11 @@
         }
       }
       const left = data.runs.length - timed.length;
+      const log = host.dataset.log !== undefined && !yRange && spansPowers(lines.flatMap((l) => l.y));
       return {
-        lines, keys, yRange, xLabel: inTime ? "seconds" : "step", yLabel: ofTheta ? names[which] : text,
-        xText: inTime ? (x) => `${significant(x, 4)} s` : stepText,
+        lines, keys, yRange, log, xLabel: inTime ? "seconds" : swept ? "step or sweep" : "step",
+        yLabel: ofTheta ? names[which] : log ? `${text} (logarithmic)` : text,
+        xText: inTime ? (x) => `${significant(x, 4)} s` : (k) => `step ${whole(k)}`,
         idle: inTime && left ? `${left} unfinished ${left > 1 ? "runs have" : "run has"} no time yet` : "Point at a line for its values, or use the arrow keys.",
         label: `${text} of ${lines.length} runs ${inTime ? "against time" : "against steps"}. Left and right arrow keys move along a run, up and down change the run.`,
       };
@@ -392,8 +441,8 @@
   const kinds = { theta: thetaChart, scalar: scalarChart, density: densityChart, overlay: overlayChart };
   document.querySelectorAll("[data-chart]").forEach((host) => kinds[host.dataset.chart](host));
   document.querySelectorAll("[data-search]").forEach(search);
-  document.querySelectorAll("table.runs tr[data-run] .key").forEach((cell, i) => {
+  document.querySelectorAll("table.runs tbody").forEach((body) => body.querySelectorAll(".key").forEach((cell, i) => {
     cell.append(" ");
     swatch(cell, colour(i), DASHES[i % 8]);
-  });
+  }));
 })();

@@ -102,6 +102,7 @@ impl Generators {
             precision: Some(Precision::F32),
             trace_every: Some(1),
             keep_clouds: Some(0),
+            no_assess: Some(true),
             ..Choices::default()
         };
         run.leave_to(row.algorithm);

@@ -1,0 +1,230 @@
+//! The log-likelihood log p_theta(y) by bridge sampling, group by group: between the posterior's draws and a Gaussian that was
+//! fitted to others of them.
+
+use std::ops::Range;
+
+use nalgebra::{Cholesky, DMatrix, DVector, Dyn};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::noise::{Noise, Purpose};
+use crate::rows::evaluate_rows;
+use crate::{At, KeptClouds, Model, Real};
+
+/// In more dimensions than this, a Gaussian and a posterior hardly overlap.
+const MOST_DIMENSIONS: usize = 50;
+/// Draws for each dimension that a Gaussian must be fitted to.
+const DRAWS_PER_DIMENSION: usize = 5;
+/// Proposals of a group at the most.
+const PROPOSALS: usize = 2000;
+/// Steps of the iteration for the bridge.
+const ITERATIONS: usize = 100;
+
+/// log p_theta(y) with its Monte Carlo error.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogLikelihood {
+    /// The value.
+    pub value: f64,
+    /// Its Monte Carlo error.
+    pub mc_error: f64,
+    /// How it was computed.
+    pub method: String,
+    /// Whether the density has all its constants; if not, the value is up to one, the same for all theta.
+    pub complete: bool,
+}
+
+/// The log-likelihood at theta, from draws of the posterior there; else why it is not to be had.
+pub fn log_likelihood<F: Real>(
+    model: &dyn Model<F>,
+    theta: &[f64],
+    draws: &KeptClouds<F>,
+    seed: u64,
+) -> Result<LogLikelihood, String> {
+    let (groups, d) = (model.groups(), model.d_x());
+    let n = draws.sizes.first().map_or(0, |[_, n]| *n as usize);
+    let clouds = draws.sizes.len();
+    if d > MOST_DIMENSIONS {
+        return Err(format!(
+            "bridge sampling bears at most {MOST_DIMENSIONS} latent coordinates in a group and there are {d}"
+        ));
+    }
+    if n < 4 || n / 2 * clouds < DRAWS_PER_DIMENSION * d {
+        return Err(format!(
+            "too few draws of the posterior are kept to fit a Gaussian of {d} dimensions to"
+        ));
+    }
+    let noise = Noise::new(seed, Purpose::Evidence);
+    let of_groups: Vec<Result<(f64, f64), String>> = (0..groups)
+        .into_par_iter()
+        .with_min_len(16)
+        .map(|g| of_group(model, theta, draws, g, n, &noise))
+        .collect();
+    let (mut value, mut variance) = (0.0, 0.0);
+    for group in of_groups {
+        let (log, error) = group?;
+        value += log;
+        variance += error;
+    }
+    let constant = model.left_out();
+    Ok(LogLikelihood {
+        value: value + constant.unwrap_or(0.0),
+        mc_error: variance.sqrt(),
+        method: "bridge".into(),
+        complete: constant.is_some(),
+    })
+}
+
+/// A Gaussian that draws and knows its density.
+struct Gaussian {
+    mean: DVector<f64>,
+    root: Cholesky<f64, Dyn>,
+    log_scale: f64,
+}
+
+impl Gaussian {
+    /// Fitted to rows of d numbers.
+    fn fit(rows: &[f64], d: usize) -> Option<Self> {
+        let n = (rows.len() / d) as f64;
+        let mut mean = DVector::zeros(d);
+        rows.chunks_exact(d).for_each(|row| (0..d).for_each(|i| mean[i] += row[i] / n));
+        let mut covariance = DMatrix::zeros(d, d);
+        for row in rows.chunks_exact(d) {
+            let apart = DVector::from_fn(d, |i, _| row[i] - mean[i]);
+            covariance.ger(1.0 / (n - 1.0), &apart, &apart, 1.0);
+        }
+        let root = Cholesky::new(covariance)?;
+        let log_scale = root.l_dirty().diagonal().iter().map(|v| v.ln()).sum::<f64>();
+        Some(Gaussian { mean, root, log_scale: log_scale + 0.5 * d as f64 * std::f64::consts::TAU.ln() })
+    }
+
+    fn log_density(&self, row: &[f64]) -> f64 {
+        let mut z = DVector::from_fn(row.len(), |i, _| row[i] - self.mean[i]);
+        self.root.l_dirty().solve_lower_triangular_mut(&mut z);
+        -0.5 * z.norm_squared() - self.log_scale
+    }
+
+    /// Turns standard normals into a draw.
+    fn draw(&self, z: &mut [f64]) {
+        let l = self.root.l_dirty();
+        for i in (0..z.len()).rev() {
+            z[i] = self.mean[i] + (0..=i).map(|j| l[(i, j)] * z[j]).sum::<f64>();
+        }
+    }
+}
+
+/// The logarithm of a group's integral, and the variance of that.
+fn of_group<F: Real>(
+    model: &dyn Model<F>,
+    theta: &[f64],
+    draws: &KeptClouds<F>,
+    g: usize,
+    n: usize,
+    noise: &Noise,
+) -> Result<(f64, f64), String> {
+    let (groups, d) = (model.groups(), model.d_x());
+    let len = groups * n * d;
+    let of_cloud = |c: usize| &draws.data[c * len + g * n * d..c * len + (g + 1) * n * d];
+    let clouds = draws.sizes.len();
+    // By particles, which know nothing of each other: halves in time would share what both remember of their middle.
+    let half = n / 2;
+    let part = |particles: Range<usize>| {
+        let row = particles.start * d..particles.end * d;
+        (0..clouds).flat_map(move |c| of_cloud(c)[row.clone()].iter().copied())
+    };
+    // Either half has its turn: the mean is better than each, and the error that of one.
+    let (first, second) = (part(0..half).collect::<Vec<F>>(), part(half..n).collect::<Vec<F>>());
+    let there = of_halves(model, theta, g, (&first, &second), n - half, noise)?;
+    let back = of_halves(model, theta, g, (&second, &first), half, noise)?;
+    Ok((0.5 * (there.0 + back.0), 0.5 * (there.1 + back.1)))
+}
+
+/// The same by a Gaussian that is fitted to some draws and a bridge to others, of n particles in turn.
+fn of_halves<F: Real>(
+    model: &dyn Model<F>,
+    theta: &[f64],
+    g: usize,
+    (fitted, rest): (&[F], &[F]),
+    n: usize,
+    noise: &Noise,
+) -> Result<(f64, f64), String> {
+    let (groups, d) = (model.groups(), model.d_x());
+    let fitted: Vec<f64> = fitted.iter().map(|v| v.f64()).collect();
+    let name = || if groups > 1 { format!(" of group {}", model.group_names()[g]) } else { String::new() };
+    let gaussian = Gaussian::fit(&fitted, d)
+        .ok_or_else(|| format!("the draws of the posterior{} do not span all its dimensions", name()))?;
+    let count = (rest.len() / d).min(PROPOSALS);
+    let mut normals = vec![0.0; count * d];
+    noise.normals_f64(0, (g * PROPOSALS * d) as u64, &mut normals);
+    normals.chunks_exact_mut(d).for_each(|row| gaussian.draw(row));
+    let proposals: Vec<F> = normals.iter().map(|v| F::of(*v)).collect();
+    let ratios = |rows: &[F], out: &mut Vec<f64>| -> Result<(), String> {
+        let rows_per_call = model.rows_per_block(n).max(1);
+        let mut scratch = vec![F::of(0.0); model.scratch_len(rows_per_call)];
+        for rows in rows.chunks(rows_per_call * d) {
+            let from = out.len();
+            out.resize(from + rows.len() / d, 0.0);
+            let groups = [g as u32];
+            let at = At { groups: &groups, ..At::new(theta, rows) };
+            evaluate_rows(model, at, None, Some(&mut out[from..]), &mut scratch, |_| {})
+                .map_err(|e| e.to_string())?;
+            for (row, out) in rows.chunks_exact(d).zip(&mut out[from..]) {
+                let row: Vec<f64> = row.iter().map(|v| v.f64()).collect();
+                *out -= gaussian.log_density(&row);
+            }
+        }
+        Ok(())
+    };
+    let (mut at_draws, mut at_proposals) = (Vec::new(), Vec::new());
+    ratios(rest, &mut at_draws)?;
+    ratios(&proposals, &mut at_proposals)?;
+    if at_draws.iter().any(|v| !v.is_finite())
+        || at_proposals.iter().any(|v| v.is_nan() || *v == f64::INFINITY)
+    {
+        return Err(format!("the log density{} is not finite at draws of the posterior", name()));
+    }
+    Ok(bridge(&at_draws, &at_proposals, n))
+}
+
+/// The logarithm of the ratio of normalising constants, and its variance: Meng and Wong's optimal bridge, with the logarithms of
+/// density ratios at the draws (of n particles in turn, which are replicates) and at the proposals.
+fn bridge(at_draws: &[f64], at_proposals: &[f64], n: usize) -> (f64, f64) {
+    let shift = {
+        let mut sorted = at_draws.to_vec();
+        let middle = sorted.len() / 2;
+        *sorted.select_nth_unstable_by(middle, f64::total_cmp).1
+    };
+    let [draws, proposals] = [at_draws.len() as f64, at_proposals.len() as f64];
+    let (of_draws, of_proposals) = (draws / (draws + proposals), proposals / (draws + proposals));
+    // p / (s1 p + s2 r q) at proposals and q / (s1 p + s2 r q) at draws, with l = p / q shifted.
+    let up = |l: f64, r: f64| {
+        let l = (l - shift).exp();
+        if l == f64::INFINITY { 1.0 / of_draws } else { l / (of_draws * l + of_proposals * r) }
+    };
+    let down = |l: f64, r: f64| 1.0 / (of_draws * (l - shift).exp() + of_proposals * r);
+    let mean = |values: &mut dyn Iterator<Item = f64>, count: f64| values.sum::<f64>() / count;
+    let mut r = 1.0f64;
+    for _ in 0..ITERATIONS {
+        let above = mean(&mut at_proposals.iter().map(|l| up(*l, r)), proposals);
+        let below = mean(&mut at_draws.iter().map(|l| down(*l, r)), draws);
+        let next = above / below;
+        let done = (next / r - 1.0).abs() < 1e-10;
+        r = next;
+        if done || !r.is_finite() || r <= 0.0 {
+            break;
+        }
+    }
+    let above: Vec<f64> = at_proposals.iter().map(|l| up(*l, r)).collect();
+    let mut by_particle = vec![0.0; n];
+    at_draws.iter().enumerate().for_each(|(i, l)| by_particle[i % n] += down(*l, r));
+    let (first, second) = (relative_variance(&above), relative_variance(&by_particle));
+    // The logarithm of a noisy mean lies below that of the mean.
+    (shift + r.ln() + 0.5 * (first - second), first + second)
+}
+
+/// The variance of the mean of some values, relative to its square.
+fn relative_variance(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let scatter = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>();
+    scatter / (n - 1.0) / n / (mean * mean)
+}
