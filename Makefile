@@ -24,7 +24,7 @@ python:
 # The fit without tuning on all models whose truth is known, over 200 seeds and 400 simulated data sets: a quarter of an hour on two
 # cores. It prints the tables of docs/auto.md.
 test-slow:
-	cargo test --release -p motes-models --test auto -- --ignored --nocapture --test-threads 1
+	cargo test --release -p motes-models --test all auto:: -- --ignored --nocapture --test-threads 1
 
 # The same with JAX, PyTorch, ArviZ, scikit-learn, matplotlib, Jupyter and mypy; then the wheel and the package in fresh environments.
 test-python-full:

@@ -7,4 +7,4 @@ python="$PWD/$(bash bench/torch.sh)"
 folder="$(mktemp -d)"
 trap 'rm -r "$folder"' EXIT
 (cd bench/peers && "$python" check_generator.py "$folder")
-MOTES_PEERS="$folder" cargo test --quiet -p motes-models --test generator_peer -- --ignored --nocapture --test-threads 1
+MOTES_PEERS="$folder" cargo test --quiet -p motes-models --test all generator_peer -- --ignored --nocapture --test-threads 1

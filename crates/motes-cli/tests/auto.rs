@@ -1,7 +1,7 @@
 //! The fit without tuning, through the real binary: right by default, refused where it cannot be, and the same however it is
 //! interrupted, resumed or asked for more.
 
-mod common;
+use crate::common;
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The Bayesian neural network on the command line: images, tables, all algorithms, predictions, bits and refusals.
 
-mod common;
+use crate::common;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
 //! `motes compare`: several algorithms on the same data, seed and budget, with the real binary.
 
-mod common;
+use crate::common;
 
 use std::time::{Duration, Instant};
 

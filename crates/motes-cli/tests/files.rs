@@ -1,6 +1,6 @@
 //! The run directory: every documented file, and numbers that agree between them.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Files from elsewhere: devices, pipes, and small files that would become large ones.
 #![cfg(unix)]
 
-mod common;
+use crate::common;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

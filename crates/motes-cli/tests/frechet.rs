@@ -1,6 +1,6 @@
 //! `motes frechet` on the real command line.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::path::Path;

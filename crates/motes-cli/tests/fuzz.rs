@@ -1,7 +1,7 @@
 //! The command meets configs and data of every kind: it refuses them or runs, the same every time, and never crashes. The
 //! readers alone meet far more of them in the crate `motes-fuzz`.
 
-mod common;
+use crate::common;
 
 use common::{Dice, Done, Place};
 

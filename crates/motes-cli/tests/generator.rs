@@ -1,6 +1,6 @@
 //! The generator network on the real command line, at sizes that take seconds.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::io::{BufRead, BufReader};

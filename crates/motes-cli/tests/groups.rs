@@ -1,6 +1,6 @@
 //! Runs of models with groups: their files, names, batches and checkpoints, through the real binary.
 
-mod common;
+use crate::common;
 
 use std::fs::File;
 

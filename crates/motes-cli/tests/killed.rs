@@ -1,6 +1,6 @@
 //! Nothing is lost: runs that are killed or interrupted at any moment end in the same bits.
 
-mod common;
+use crate::common;
 
 use std::path::Path;
 use std::process::{Child, Command};

@@ -1,6 +1,6 @@
 //! Nothing is lost, whatever was killed: every algorithm of the table, and every command that writes files.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

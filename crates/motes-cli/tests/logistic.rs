@@ -1,6 +1,6 @@
 //! Logistic regression through the command line: the same bits, and test sets that stay where they were named.
 
-mod common;
+use crate::common;
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! Logistic regression through the real binary, on the embedded data and on data that are not so well behaved.
 
-mod common;
+use crate::common;
 
 use std::fmt::Write as _;
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! `motes paper`: files that hold what they promise, replicates that are never done twice, refusals in one sentence.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::path::Path;

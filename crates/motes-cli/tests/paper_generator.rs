@@ -1,6 +1,6 @@
 //! `motes paper table4` at a size that takes seconds: the real binary, stopped and gone on with.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::process::Command;

@@ -1,9 +1,9 @@
 //! The numbers of a run are a promise: digests of what the real binary writes, for every algorithm and model.
 //!
-//! `MOTES_REPIN=1 cargo test -p motes-cli --test pinned` writes `pinned.txt` anew. That is right only where a change of the
+//! `MOTES_REPIN=1 cargo test -p motes-cli --test all pinned` writes `pinned.txt` anew. That is right only where a change of the
 //! arithmetic is meant; it goes together with a higher `motes::checkpoint::ARITHMETIC` and a reason in the commit.
 
-mod common;
+use crate::common;
 
 use std::fmt::Write as _;
 use std::fs::File;

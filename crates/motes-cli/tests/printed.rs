@@ -1,7 +1,7 @@
 //! What is printed: nothing from a file acts on the terminal, no number fills it, and what is wrong with the scale of data or
 //! with the start is said as such.
 
-mod common;
+use crate::common;
 
 use common::{Done, Place};
 

@@ -1,6 +1,6 @@
 //! Bad input: one sentence on stderr, exit code 2, and nothing is written.
 
-mod common;
+use crate::common;
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! What a run remembers of its data: a damaged summary.json is refused, and never leads to other probabilities.
 
-mod common;
+use crate::common;
 
 use common::{Place, summary};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The report: written by every fit, in need of nothing, true to the run directory, and small whatever the run was.
 
-mod common;
+use crate::common;
 
 use std::fs;
 

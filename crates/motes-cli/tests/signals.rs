@@ -1,7 +1,7 @@
 //! Signals that come before a run has begun, or while a command works that has nothing to resume.
 #![cfg(unix)]
 
-mod common;
+use crate::common;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! What people see: help, completions, progress on a terminal and elsewhere.
 
-mod common;
+use crate::common;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

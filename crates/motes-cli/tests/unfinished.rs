@@ -1,7 +1,7 @@
 //! Files in the making: they touch nobody's own, and what a kill leaves of them is in nobody's way.
 #![cfg(unix)]
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::os::unix::fs::symlink;

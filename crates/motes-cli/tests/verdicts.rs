@@ -1,6 +1,6 @@
 //! Divergence and verdicts: what went wrong is named, and what is proposed works.
 
-mod common;
+use crate::common;
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! The fit without tuning on models whose truth is known: a few of them in every test, all of them, many seeds and many data sets
 //! by `make test-slow`.
 
-mod bed;
+use crate::bed;
 
 use std::time::Instant;
 
@@ -56,7 +56,7 @@ impl Fitted {
         let began = Instant::now();
         let state = fit(&*case.model, &settings(&*case.model, seed));
         let seconds = began.elapsed().as_secs_f64();
-        let likelihood = motes::auto::log_likelihood(&*case.model, &state.theta, &state.kept, seed);
+        let likelihood = motes::auto::log_likelihood(&*case.model, &state, seed);
         let mut fitted = Fitted {
             likelihood,
             seconds,
@@ -289,6 +289,22 @@ fn monte_carlo_errors_are_honest() {
                 assert!(ok.len() >= 190, "{}: {} of 200 are ok", case.name, ok.len());
                 assert!((0.90..=0.99).contains(&within), "{} [{i}]: {within}", case.name);
             }
+            let truth = case.truth.as_ref().and_then(|t| t.log_likelihood).unwrap();
+            let z: Vec<f64> = ok
+                .iter()
+                .map(|f| f.likelihood.as_ref().map(|l| (l.value - truth) / l.mc_error).unwrap())
+                .collect();
+            let within = z.iter().filter(|z| z.abs() < 2.0).count() as f64 / z.len() as f64;
+            let (mean, rms) = (
+                z.iter().sum::<f64>() / z.len() as f64,
+                (z.iter().map(|z| z * z).sum::<f64>() / z.len() as f64).sqrt(),
+            );
+            println!(
+                "| {} log-likelihood | 200 | {} | {:.1} % | {rms:.2} (mean {mean:+.2}) |",
+                case.name,
+                ok.len(),
+                100.0 * within
+            );
         }
     });
 }

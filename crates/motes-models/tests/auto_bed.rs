@@ -1,6 +1,6 @@
 //! The test bed itself: are its models' derivatives right, and its truths the truth?
 
-mod bed;
+use crate::bed;
 
 use motes::{At, Want};
 

@@ -1,6 +1,6 @@
 //! The Bayesian neural network against differences, direct computation and itself; its bits.
 
-mod common;
+use crate::common;
 
 use common::on;
 use motes::algorithms::{Algorithm, PGD, PMGD, PQN, SOUL};

@@ -1,7 +1,7 @@
 //! The network's rows of the regression table: without data its posterior is the prior, and theta and the scale of the
 //! cloud follow recursions that are known at any h. Every row can fail.
 
-mod common;
+use crate::common;
 
 use common::on;
 use common::z_scores::{average, rms, z_score};

@@ -1,6 +1,6 @@
 //! The Bayesian neural network as in the paper: Tab. 2, and what Fig. 4 shows of theta and of the clouds.
 
-mod common;
+use crate::common;
 
 use common::on;
 use common::z_scores::{average, standard_error};
@@ -139,7 +139,7 @@ fn theta_and_clouds_are_as_in_figure_4_with_100_particles() {
     figure_4(100, 3);
 }
 
-/// Tab. 2 for one number of particles: `cargo test --release -p motes-models --test bnn_paper -- --ignored --nocapture`.
+/// Tab. 2 for one number of particles: `cargo test --release -p motes-models --test all bnn_paper -- --ignored --nocapture`.
 fn table_2(particles: usize) {
     let mut wrong = Vec::new();
     for (algorithm, n, paper, sd) in TABLE.into_iter().filter(|(_, n, ..)| *n == particles) {

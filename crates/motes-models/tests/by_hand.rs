@@ -1,6 +1,6 @@
 //! Every algorithm against a plain transcription of the paper's equations, fed with the same noise, step by step.
 
-mod common;
+use crate::common;
 
 use motes::algorithms::{Algorithm, IPLA, JOINT_MH, PGD, PMGD, PQN, SOUL};
 use motes::noise::{Noise, Purpose};

@@ -1,7 +1,7 @@
 //! Every algorithm against the closed forms of the toy model and of the linear decoder, in one table whose rows can all fail
 //! (those of the Bayesian network are in bnn_closed_forms.rs).
 
-mod common;
+use crate::common;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

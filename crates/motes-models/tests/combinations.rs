@@ -1,6 +1,6 @@
 //! Rule, move and order are a product: every combination follows the linear Gaussian theory, or is refused in a sentence.
 
-mod common;
+use crate::common;
 
 use common::theory::{self, Stationary, ThetaStep};
 use motes::algorithms::KIPLMC;

@@ -1,6 +1,6 @@
 //! Corners of the run loop, of settings and of checkpoints.
 
-mod common;
+use crate::common;
 
 use common::models::{Gives, Reduced};
 use motes::algorithms::{MARGINAL_MH, PGD, PMGD, SOUL};

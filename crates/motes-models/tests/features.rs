@@ -1,8 +1,7 @@
 //! The classifier of digits against the plain layers in `f64`, what its training and its built-in weights reach, and what the
 //! Frechet distance of its features tells apart.
 
-#[path = "common/plain_networks.rs"]
-mod plain_networks;
+use crate::common::plain_networks;
 
 use motes::Pool;
 use motes::noise::{Noise, Purpose};

@@ -1,7 +1,6 @@
 //! The rounding of Winograd's convolutions at trained weights, beside the model's noise level.
 
-#[path = "common/plain_networks.rs"]
-mod plain_networks;
+use crate::common::plain_networks;
 
 use motes::noise::{Noise, Purpose};
 use motes_models::data::read_images;

@@ -1,7 +1,6 @@
 //! The generator network and the encoder against compositions of the plain layers in `f64`, and their bits for any number of threads.
 
-#[path = "common/plain_networks.rs"]
-mod plain_networks;
+use crate::common::plain_networks;
 
 use motes::Pool;
 use motes::noise::{Noise, Purpose};

@@ -9,7 +9,7 @@ use motes_models::registry::{self, Given};
 /// PGD on the first 10,000 digits with the defaults, which are the notebook's: the mean loss of epochs 0 to 2.
 const PUBLISHED: [f64; 3] = [1_797_246.0, 1_305_444.0, 1_071_283.0];
 
-/// `cargo test --release -p motes-models --test generator_published -- --ignored --nocapture`; MOTES_EPOCHS=1 for the first alone.
+/// `cargo test --release -p motes-models --test all generator_published -- --ignored --nocapture`; MOTES_EPOCHS=1 for the first alone.
 #[test]
 #[ignore = "eight minutes on two cores"]
 fn the_first_epochs_follow_the_published_loss() {

@@ -1,7 +1,7 @@
 //! The generator as a model: the network learns one batch by heart, threads, breaks and stops change no bit. Where it comes to
 //! rest is in the regression table (closed_forms.rs).
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 //! Latent variables in groups: what moves together, what is accepted together, and what a batch leaves alone.
 
-mod common;
+use crate::common;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

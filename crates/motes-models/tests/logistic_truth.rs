@@ -1,6 +1,6 @@
 //! Logistic regression against its exact answers, found by quadrature.
 
-mod common;
+use crate::common;
 
 use std::sync::OnceLock;
 

@@ -1,6 +1,6 @@
 //! Several ranks that share a cloud, here as threads of one process, give the bits of one.
 
-mod common;
+use crate::common;
 
 use std::sync::{Barrier, Mutex};
 

@@ -1,6 +1,6 @@
 //! What cannot be run is refused before the first step, in one sentence that ends with a remedy.
 
-mod common;
+use crate::common;
 
 use common::models::{Gives, Reduced};
 use motes::algorithms::{Algorithm, EM, JOINT_MH, MARGINAL_MH, PGD, PMGD, PQN, SOUL};

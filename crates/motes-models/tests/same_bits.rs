@@ -1,6 +1,6 @@
 //! The same bits for any number of threads and however a run is interrupted; damaged checkpoints are refused.
 
-mod common;
+use crate::common;
 
 use common::catalogue::{Entry, catalogue, of_groups};
 use common::models::Reduced;

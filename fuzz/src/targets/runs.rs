@@ -151,7 +151,7 @@ fn made() -> &'static Made {
     MADE.get_or_init(|| {
         let scratch = Scratch::new();
         scratch.write("table.csv", TABLE.as_bytes());
-        let text = "version = 2\nmodel = \"logistic\"\n[run]\nsteps = 60\nparticles = 5\nburn-in = 20\nstep-size = 0.1\n\
+        let text = "version = 2\nmodel = \"logistic\"\n[run]\nalgorithm = \"pgd\"\nsteps = 60\nparticles = 5\nburn-in = 20\nstep-size = 0.1\n\
                     [logistic]\nintercept = true\n";
         let mut config = Config::parse(text).expect("a config");
         let file = scratch.path("table.csv").to_string_lossy().to_string();

@@ -1,7 +1,5 @@
 //! Drives the real binary in a directory of its own and compares run directories.
 
-#![allow(dead_code)] // every test file uses a part
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

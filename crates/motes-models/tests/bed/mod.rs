@@ -2,7 +2,6 @@
 //!
 //! Every truth is computed without the model's code, from the marginal likelihood in closed form or by quadrature; what takes
 //! more than two seconds is stored, next to the command that prints it.
-#![allow(dead_code)] // each test file uses its own part
 
 mod factor;
 mod gaussian;

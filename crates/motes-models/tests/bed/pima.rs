@@ -185,7 +185,7 @@ impl Rows for Pima {
     }
 }
 
-/// `cargo test -p motes-models --test auto_bed stored -- --ignored --nocapture`; its Monte Carlo errors are 3e-5 in theta,
+/// `cargo test -p motes-models --test all auto_bed::stored -- --ignored --nocapture`; its Monte Carlo errors are 3e-5 in theta,
 /// which is 4e-5 standard errors, and 3e-4 in the log-likelihood.
 const THETA: f64 = 0.246_472;
 const SE: f64 = 0.792_465;

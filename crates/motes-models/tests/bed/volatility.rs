@@ -180,7 +180,7 @@ impl Grid {
     }
 }
 
-/// `cargo test -p motes-models --test auto_bed stored -- --ignored --nocapture`
+/// `cargo test -p motes-models --test all auto_bed::stored -- --ignored --nocapture`
 const THETA: [f64; 3] = [0.507_364_6, 1.504_398_2, -0.488_337_3];
 const SE: [f64; 3] = [0.458_886_7, 0.236_542_3, 0.207_581_8];
 const LOG_LIKELIHOOD: f64 = -363.181_699_9;

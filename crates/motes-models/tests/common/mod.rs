@@ -1,9 +1,9 @@
 //! What the integration tests share: models derived from the toy model, closed forms, and the table's rows.
-#![allow(dead_code)] // each test file uses its own part
 
 pub mod catalogue;
 pub mod decoder_rows;
 pub mod models;
+pub mod plain_networks;
 pub mod table;
 pub mod theory;
 pub mod truth;

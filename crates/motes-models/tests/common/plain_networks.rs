@@ -1,7 +1,5 @@
 //! The networks as compositions of the plain layers, in `f64`.
 
-#![allow(dead_code)] // every test file uses a part
-
 use motes_models::generator::layers::{self, BatchNorm, Convolution};
 use motes_models::generator::{Decoder, Mode, Network, Tensor};
 

@@ -1,0 +1,30 @@
+//! The real binary, driven from end to end. One binary: each would be linked, and what is generic compiled, by itself.
+
+mod auto;
+mod bnn;
+mod common;
+mod compare;
+mod damaged;
+mod files;
+mod foreign;
+mod frechet;
+mod fuzz;
+mod generator;
+mod groups;
+mod killed;
+mod killed_commands;
+mod logistic;
+mod logistic_data;
+mod paper;
+mod paper_generator;
+mod pinned;
+mod places;
+mod printed;
+mod refusals;
+mod remembered;
+mod report;
+mod same_bits;
+mod signals;
+mod terminal;
+mod unfinished;
+mod verdicts;
