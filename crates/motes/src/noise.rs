@@ -61,6 +61,10 @@ pub enum Purpose {
     Start = 25,
     /// Draws of Gaussians for the log-likelihood.
     Evidence = 26,
+    /// The velocities of chains that are annealed.
+    Annealing = 27,
+    /// Acceptance of their moves.
+    AnnealingAccept = 28,
 }
 
 /// A family of independent draws, addressed by step and index.

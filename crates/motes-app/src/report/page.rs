@@ -313,6 +313,7 @@ fn likelihood(out: &mut String, run: &Run) {
     );
     let method = match l.method.as_deref() {
         Some("bridge") => "Computed by bridge sampling. ".to_string(),
+        Some("annealing") => "Computed by annealed importance sampling. ".to_string(),
         Some(other) => format!("Computed by: {}. ", escape(other)),
         None => String::new(),
     };

@@ -55,7 +55,7 @@ impl Assessment {
             distance_mc_error: found.mc_error.to_vec(),
             posterior: memory.watched(sizes.n, state.k).unwrap_or_default(),
             added: memory.added_variances(sizes, state.k),
-            log_likelihood: log_likelihood(model, &state.theta, &state.kept, seed),
+            log_likelihood: log_likelihood(model, state, seed),
             evaluations: found.evaluations,
             sound: found.verdict != Some("poor-mixing"),
         })

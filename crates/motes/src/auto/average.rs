@@ -3,7 +3,7 @@
 use nalgebra::{DMatrix, DVector};
 
 use super::memory::{Memory, Sizes};
-use super::metric::Metric;
+use super::metric::{FLOOR, Metric};
 use super::{Fitter, ThetaStep};
 use crate::printable::Number;
 use crate::sentence::foreign;
@@ -13,6 +13,8 @@ use crate::{Real, State};
 const MATRICES: usize = 10;
 /// The standard errors' own error, relative to them, that is aimed at.
 const SE_ERROR: f64 = 0.1;
+/// A Newton step may miss the maximum by this share of its length: curvature is known to a tenth or two.
+const DOUBT: f64 = 0.2;
 /// Nothing is known to more digits of its standard error than this.
 const ROUNDING: f64 = 1e-6;
 /// How often averaging may be given up for another search.
@@ -142,14 +144,6 @@ impl<F: Real> Fitter<'_, F> {
             })
             .collect();
         let (by_particles, by_time) = (error_of_mean(&of_particles, d), error_of_mean(&batches, d));
-        let (estimate, newton) = (memory.theta.tail_mean(), memory.newton.tail_mean());
-        // What is left of theta's way to the maximum is no noise, but an error all the same.
-        let mc_error = DVector::from_fn(d, |i, _| {
-            let noise = if n >= 8 { by_particles[i].max(by_time[i]) } else { by_time[i] };
-            // Rounding is one too.
-            let way = if memory.progress.fixed { 0.0 } else { estimate[i] - newton[i] };
-            noise.hypot(way).hypot(ROUNDING * se[i])
-        });
         let negligible = 0.2 * self.tolerance;
         let mix = (0..d)
             .filter(|i| by_particles[*i] > negligible * se[*i])
@@ -169,6 +163,23 @@ impl<F: Real> Fitter<'_, F> {
             .filter(|i| share[*i] < 2.0 * share_error[*i] && !is_flat(*i) && !upwards.contains(i))
             .collect();
         let safe = metric.safe_share();
+
+        // The average lags behind the maximum; the mean of one-step Newton estimates does not, where curvature is known.
+        let (averaged, newton) = (memory.theta.tail_mean(), memory.newton.tail_mean());
+        let way = DVector::from_fn(d, |i, _| newton[i] - averaged[i]);
+        let known = |i: usize| {
+            share[i] >= FLOOR && !flat.contains(&i) && !undetermined.contains(&i) && !memory.progress.fixed
+        };
+        let along = &metric.inverse * &way;
+        let made = metric.back(&DVector::from_fn(d, |i, _| if known(i) { along[i] } else { 0.0 }));
+        let estimate: Vec<f64> = averaged.iter().zip(made.iter()).map(|(t, m)| t + m).collect();
+        // What is left of the way is no noise, but an error all the same, and so is rounding.
+        let mc_error = DVector::from_fn(d, |i, _| {
+            let noise = if n >= 8 { by_particles[i].max(by_time[i]) } else { by_time[i] };
+            let left = if memory.progress.fixed { 0.0 } else { (way[i] - made[i]).hypot(DOUBT * made[i]) };
+            noise.hypot(left).hypot(ROUNDING * se[i])
+        });
+
         // Components whose variance is mostly along flat directions are not judged by themselves, nor is one that ran away.
         let judged: Vec<usize> = (0..d)
             .filter(|i| {
@@ -188,7 +199,7 @@ impl<F: Real> Fitter<'_, F> {
         };
         let (split, drift) = (halves(&batches), halves(&memory.theta.tail_batches(8)));
         let largest = |of: &dyn Fn(usize) -> f64| judged.iter().map(|i| of(*i)).fold(0.0, f64::max);
-        let gap = largest(&|i| (estimate[i] - newton[i]).abs() / se[i]);
+        let gap = largest(&|i| way[i].abs() / se[i]);
         let steady = largest(&|i| split[i] / (2.0 * mc_error[i].max(1e-300))) < 3.0
             && largest(&|i| drift[i] / se[i]) < 4.0 * self.tolerance
             && largest(&|i| se_error[i] / se[i]) < SE_ERROR;

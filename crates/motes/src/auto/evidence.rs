@@ -7,9 +7,10 @@ use nalgebra::{Cholesky, DMatrix, DVector, Dyn};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::anneal::anneal;
 use crate::noise::{Noise, Purpose};
 use crate::rows::evaluate_rows;
-use crate::{At, KeptClouds, Model, Real};
+use crate::{At, KeptClouds, Model, Real, State};
 
 /// In more dimensions than this, a Gaussian and a posterior hardly overlap.
 const MOST_DIMENSIONS: usize = 50;
@@ -33,25 +34,34 @@ pub struct LogLikelihood {
     pub complete: bool,
 }
 
-/// The log-likelihood at theta, from draws of the posterior there; else why it is not to be had.
+/// The log-likelihood at the estimate of a fit by `auto`, from draws of the posterior there; else why it is not to be had.
+/// Must be called inside [`crate::Pool::install`].
 pub fn log_likelihood<F: Real>(
     model: &dyn Model<F>,
-    theta: &[f64],
-    draws: &KeptClouds<F>,
+    state: &State<F>,
     seed: u64,
 ) -> Result<LogLikelihood, String> {
+    let memory = state.auto.as_ref().ok_or("only fits by auto have draws of the posterior at one theta")?;
+    let (theta, draws) = (&state.theta[..], &state.kept);
     let (groups, d) = (model.groups(), model.d_x());
     let n = draws.sizes.first().map_or(0, |[_, n]| *n as usize);
     let clouds = draws.sizes.len();
-    if d > MOST_DIMENSIONS {
-        return Err(format!(
-            "bridge sampling bears at most {MOST_DIMENSIONS} latent coordinates in a group and there are {d}"
-        ));
+    let answer = |value: f64, variance: f64, method: &str| {
+        let constant = model.left_out();
+        LogLikelihood {
+            value: value + constant.unwrap_or(0.0),
+            mc_error: variance.sqrt(),
+            method: method.into(),
+            complete: constant.is_some(),
+        }
+    };
+    let enough = n / 2 * clouds >= DRAWS_PER_DIMENSION * d;
+    if n < 4 || n / 2 * clouds < 8 {
+        return Err("too few draws of the posterior are kept to fit a Gaussian to".into());
     }
-    if n < 4 || n / 2 * clouds < DRAWS_PER_DIMENSION * d {
-        return Err(format!(
-            "too few draws of the posterior are kept to fit a Gaussian of {d} dimensions to"
-        ));
+    if d > MOST_DIMENSIONS || !enough {
+        let (value, variance) = anneal(model, theta, draws, memory, n, seed)?;
+        return Ok(answer(value, variance, "annealing"));
     }
     let noise = Noise::new(seed, Purpose::Evidence);
     let of_groups: Vec<Result<(f64, f64), String>> = (0..groups)
@@ -65,13 +75,7 @@ pub fn log_likelihood<F: Real>(
         value += log;
         variance += error;
     }
-    let constant = model.left_out();
-    Ok(LogLikelihood {
-        value: value + constant.unwrap_or(0.0),
-        mc_error: variance.sqrt(),
-        method: "bridge".into(),
-        complete: constant.is_some(),
-    })
+    Ok(answer(value, variance, "bridge"))
 }
 
 /// A Gaussian that draws and knows its density.
@@ -133,8 +137,8 @@ fn of_group<F: Real>(
     };
     // Either half has its turn: the mean is better than each, and the error that of one.
     let (first, second) = (part(0..half).collect::<Vec<F>>(), part(half..n).collect::<Vec<F>>());
-    let there = of_halves(model, theta, g, (&first, &second), n - half, noise)?;
-    let back = of_halves(model, theta, g, (&second, &first), half, noise)?;
+    let there = of_halves(model, theta, g, (&first, &second), n - half, (noise, 0))?;
+    let back = of_halves(model, theta, g, (&second, &first), half, (noise, 1))?;
     Ok((0.5 * (there.0 + back.0), 0.5 * (there.1 + back.1)))
 }
 
@@ -145,7 +149,7 @@ fn of_halves<F: Real>(
     g: usize,
     (fitted, rest): (&[F], &[F]),
     n: usize,
-    noise: &Noise,
+    (noise, turn): (&Noise, u64),
 ) -> Result<(f64, f64), String> {
     let (groups, d) = (model.groups(), model.d_x());
     let fitted: Vec<f64> = fitted.iter().map(|v| v.f64()).collect();
@@ -154,7 +158,7 @@ fn of_halves<F: Real>(
         .ok_or_else(|| format!("the draws of the posterior{} do not span all its dimensions", name()))?;
     let count = (rest.len() / d).min(PROPOSALS);
     let mut normals = vec![0.0; count * d];
-    noise.normals_f64(0, (g * PROPOSALS * d) as u64, &mut normals);
+    noise.normals_f64(turn, (g * PROPOSALS * d) as u64, &mut normals);
     normals.chunks_exact_mut(d).for_each(|row| gaussian.draw(row));
     let proposals: Vec<F> = normals.iter().map(|v| F::of(*v)).collect();
     let ratios = |rows: &[F], out: &mut Vec<f64>| -> Result<(), String> {
@@ -187,7 +191,7 @@ fn of_halves<F: Real>(
 
 /// The logarithm of the ratio of normalising constants, and its variance: Meng and Wong's optimal bridge, with the logarithms of
 /// density ratios at the draws (of n particles in turn, which are replicates) and at the proposals.
-fn bridge(at_draws: &[f64], at_proposals: &[f64], n: usize) -> (f64, f64) {
+pub(super) fn bridge(at_draws: &[f64], at_proposals: &[f64], n: usize) -> (f64, f64) {
     let shift = {
         let mut sorted = at_draws.to_vec();
         let middle = sorted.len() / 2;

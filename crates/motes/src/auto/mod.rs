@@ -2,6 +2,7 @@
 //! Louis's identity, first to find the maximum, then with decreasing gains to average; then the cloud samples the posterior at
 //! the estimate. It ends when Monte Carlo errors are small beside standard errors, or says why they are not.
 
+mod anneal;
 mod assess;
 mod average;
 mod evidence;

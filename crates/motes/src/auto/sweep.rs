@@ -96,6 +96,17 @@ pub(crate) struct Comparison {
 
 impl<'m, F: Real> Sweeper<'m, F> {
     pub fn new(model: &'m dyn Model<F>, n: usize, seed: u64, stop: Stop<'m>) -> Self {
+        let noise = [Purpose::Hamiltonian, Purpose::HamiltonianAccept].map(|p| Noise::new(seed, p));
+        Self::with_noise(model, n, noise, stop)
+    }
+
+    /// With the draws that velocities and acceptances are made of.
+    pub fn with_noise(
+        model: &'m dyn Model<F>,
+        n: usize,
+        [noise, accept]: [Noise; 2],
+        stop: Stop<'m>,
+    ) -> Self {
         let (groups, d, d_theta) = (model.groups(), model.d_x(), model.d_theta());
         let blocks = Blocks::new(model, groups, n);
         let rows = groups * n;
@@ -108,8 +119,8 @@ impl<'m, F: Real> Sweeper<'m, F> {
             workers: PerWorker::new(|| Worker::new(model, blocks.rows)),
             blocks,
             stop,
-            noise: Noise::new(seed, Purpose::Hamiltonian),
-            accept: Noise::new(seed, Purpose::HamiltonianAccept),
+            noise,
+            accept,
             grad: vec![F::of(0.0); rows * d],
             density: vec![0.0; rows],
             known: false,
@@ -154,6 +165,15 @@ impl<'m, F: Real> Sweeper<'m, F> {
         std::mem::swap(&mut self.grad, &mut self.trial_grad);
         std::mem::swap(&mut self.density, &mut self.trial_density);
         self.known = true;
+    }
+
+    /// Adds to each row's sum by how much the density that was evaluated last exceeds the one before. Nothing comes back from -inf.
+    pub fn add_differences(&self, factor: f64, sums: &mut [f64]) {
+        for ((sum, new), old) in sums.iter_mut().zip(&self.trial_density).zip(&self.density) {
+            if *sum != f64::NEG_INFINITY {
+                *sum += factor * (new - old);
+            }
+        }
     }
 
     /// Moves every row by a trajectory of leapfrog steps, accepted or rejected by its own energy error, then collects scores.
