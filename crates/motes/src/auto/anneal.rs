@@ -37,13 +37,20 @@ pub(super) fn anneal<F: Real>(
     n: usize,
     seed: u64,
 ) -> Result<(f64, f64), String> {
-    let path = Path::new(model, draws, n);
-    let failed = |e: ModelError| e.to_string();
+    let mut paths = vec![Path::new(model, draws, n)];
+    paths.extend(paths[0].correlated(draws, n));
     let (mut temperatures, mut spent) = (TEMPERATURES, 0.0);
     loop {
-        let weights = path.weights(theta, draws, memory, temperatures, seed).map_err(failed)?;
-        let found = weights.join(path.chains / 2);
-        spent += (2 * ROUNDS) as f64 * temperatures as f64 * f64::from(memory.progress.leaps + 1);
+        let mut tried = Vec::new();
+        for path in paths {
+            let weights = path.weights(theta, draws, memory, temperatures, seed);
+            let found = weights.map_err(|e: ModelError| e.to_string())?.join(path.chains / 2);
+            spent += (2 * ROUNDS) as f64 * temperatures as f64 * f64::from(memory.progress.leaps + 1);
+            tried.push((path, found));
+        }
+        // The Gaussian that is nearer goes on.
+        let nearer = tried.into_iter().min_by(|(_, a), (_, b)| a.gap.total_cmp(&b.gap));
+        let (path, found) = nearer.expect("at least one");
         if found.gap <= NEAR && found.variance.sqrt() <= GOAL {
             return Ok((found.value, found.variance));
         }
@@ -58,6 +65,7 @@ pub(super) fn anneal<F: Real>(
             };
         }
         temperatures *= 2;
+        paths = vec![path];
     }
 }
 
@@ -124,21 +132,28 @@ impl<'m, F: Real> Path<'m, F> {
                 sd[g * d + j] = (scatter / (count - 1.0)).sqrt();
             }
         }
-        let mut path = Path { model, chains: n & !1, mean, sd, correlations: Vec::new() };
-        if width * d <= MOST_CORRELATIONS && n / 2 * draws.sizes.len() >= DRAWS_PER_DIMENSION * d {
-            let of = |g: usize| {
-                let mut rows = Vec::new();
-                for cloud in draws.data.chunks_exact(width * n) {
-                    for x in cloud[g * n * d..].chunks_exact(d).take(n / 2) {
-                        let own = path.mean[g * d..].iter().zip(&path.sd[g * d..]);
-                        rows.extend(x.iter().zip(own).map(|(x, (mean, sd))| (x.f64() - mean) / sd));
-                    }
-                }
-                Correlations::of(&rows, d)
-            };
-            path.correlations = (0..model.groups()).map(of).collect::<Option<_>>().unwrap_or_default();
+        Path { model, chains: n & !1, mean, sd, correlations: Vec::new() }
+    }
+
+    /// The same with the draws' correlations, if there are enough of them.
+    fn correlated(&self, draws: &KeptClouds<F>, n: usize) -> Option<Self> {
+        let (width, d) = (self.mean.len(), self.model.d_x());
+        if width * d > MOST_CORRELATIONS || n / 2 * draws.sizes.len() < DRAWS_PER_DIMENSION * d {
+            return None;
         }
-        path
+        let of = |g: usize| {
+            let mut rows = Vec::new();
+            for cloud in draws.data.chunks_exact(width * n) {
+                for x in cloud[g * n * d..].chunks_exact(d).take(n / 2) {
+                    let own = self.mean[g * d..].iter().zip(&self.sd[g * d..]);
+                    rows.extend(x.iter().zip(own).map(|(x, (mean, sd))| (x.f64() - mean) / sd));
+                }
+            }
+            Correlations::of(&rows, d)
+        };
+        let correlations = (0..self.model.groups()).map(of).collect::<Option<_>>()?;
+        let Path { model, chains, ref mean, ref sd, .. } = *self;
+        Some(Path { model, chains, mean: mean.clone(), sd: sd.clone(), correlations })
     }
 
     fn weights(
