@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::anneal::anneal;
 use crate::noise::{Noise, Purpose};
 use crate::rows::evaluate_rows;
+use crate::vmath::exp_f64;
 use crate::{At, KeptClouds, Model, Real, State};
 
 /// In more dimensions than this, a Gaussian and a posterior hardly overlap.
@@ -199,12 +200,17 @@ pub(super) fn bridge(at_draws: &[f64], at_proposals: &[f64], n: usize) -> (f64, 
     };
     let [draws, proposals] = [at_draws.len() as f64, at_proposals.len() as f64];
     let (of_draws, of_proposals) = (draws / (draws + proposals), proposals / (draws + proposals));
-    // p / (s1 p + s2 r q) at proposals and q / (s1 p + s2 r q) at draws, with l = p / q shifted.
+    // l = p / q, shifted, of which p / (s1 p + s2 r q) is taken at proposals and q / (s1 p + s2 r q) at draws.
+    let exponentials = |logs: &[f64]| {
+        let mut values: Vec<f64> = logs.iter().map(|l| l - shift).collect();
+        exp_f64(&mut values);
+        values
+    };
+    let (at_draws, at_proposals) = (exponentials(at_draws), exponentials(at_proposals));
     let up = |l: f64, r: f64| {
-        let l = (l - shift).exp();
         if l == f64::INFINITY { 1.0 / of_draws } else { l / (of_draws * l + of_proposals * r) }
     };
-    let down = |l: f64, r: f64| 1.0 / (of_draws * (l - shift).exp() + of_proposals * r);
+    let down = |l: f64, r: f64| 1.0 / (of_draws * l + of_proposals * r);
     let mean = |values: &mut dyn Iterator<Item = f64>, count: f64| values.sum::<f64>() / count;
     let mut r = 1.0f64;
     for _ in 0..ITERATIONS {

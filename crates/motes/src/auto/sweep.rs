@@ -7,6 +7,7 @@ use crate::kit::max_abs;
 use crate::noise::{Noise, Purpose};
 use crate::rows::{Blocks, Numbers, evaluate_rows};
 use crate::simd::dispatch;
+use crate::vmath::exp_f64;
 use crate::{At, Model, ModelError, Real, Stop, Want};
 
 /// Groups whose densities are compared in one piece of work.
@@ -251,6 +252,7 @@ impl<'m, F: Real> Sweeper<'m, F> {
         let Ok(()) = for_each2(parallel, effective, (&mut *slots, 3), |b, effective, slot| {
             let from = b * GROUPS * n;
             slot.fill(0.0);
+            let mut weights = vec![0.0; if merit { n } else { 0 }];
             for (i, effective) in effective.iter_mut().enumerate() {
                 let rows = from + i * n..from + (i + 1) * n;
                 let (old, new) = (&old[rows.clone()], &new[rows]);
@@ -259,12 +261,11 @@ impl<'m, F: Real> Sweeper<'m, F> {
                 if merit {
                     let most =
                         old.iter().zip(new).map(|(old, new)| new - old).fold(f64::NEG_INFINITY, f64::max);
-                    let (mut sum, mut squares) = (0.0, 0.0);
-                    for (old, new) in old.iter().zip(new) {
-                        let weight = (new - old - most).exp();
-                        sum += weight;
-                        squares += weight * weight;
-                    }
+                    let both = weights.iter_mut().zip(old.iter().zip(new));
+                    both.for_each(|(weight, (old, new))| *weight = new - old - most);
+                    exp_f64(&mut weights);
+                    let sum = weights.iter().sum::<f64>();
+                    let squares = weights.iter().map(|w| w * w).sum::<f64>();
                     slot[2] += most + (sum / n as f64).ln();
                     *effective = sum * sum / squares / n as f64;
                 }
@@ -425,17 +426,34 @@ impl<F: Real> Here<'_, F> {
         let d = self.model.d_x();
         let uniforms = &mut worker.uniforms[..density.len()];
         self.numbers.uniforms(accept, k, uniforms);
-        for i in 0..density.len() {
+        let finite = max_abs(&worker.g[..x.len()]).is_finite();
+        for (i, chance) in chance.iter_mut().enumerate() {
             let row = i * d..(i + 1) * d;
-            let (z, g) = (&worker.z[row.clone()], &worker.g[row.clone()]);
             let log_ratio = worker.density[i] - kinetic(&worker.v[row.clone()]) - worker.energy[i];
-            let gone = worker.dead[i] || log_ratio.is_nan() || !max_abs(g).is_finite();
-            chance[i] = if gone { 0.0 } else { log_ratio.min(0.0).exp() };
-            if !gone && uniforms[i].ln() < log_ratio {
-                x[row.clone()].copy_from_slice(z);
-                grad[row].copy_from_slice(g);
-                density[i] = worker.density[i];
+            let gone =
+                worker.dead[i] || log_ratio.is_nan() || !(finite || max_abs(&worker.g[row]).is_finite());
+            *chance = if gone { f64::NEG_INFINITY } else { log_ratio.min(0.0) };
+        }
+        exp_f64(chance);
+        if d == 1 {
+            // Without a copy of one number at a time, this is a loop over lanes.
+            let old = x.iter_mut().zip(grad).zip(density);
+            let new = worker.z.iter().zip(&worker.g).zip(&worker.density);
+            for ((((x, grad), density), ((z, g), l)), (u, chance)) in
+                old.zip(new).zip(uniforms.iter().zip(&*chance))
+            {
+                let taken = u < chance;
+                *x = if taken { *z } else { *x };
+                *grad = if taken { *g } else { *grad };
+                *density = if taken { *l } else { *density };
             }
+            return;
+        }
+        for i in (0..density.len()).filter(|i| uniforms[*i] < chance[*i]) {
+            let row = i * d..(i + 1) * d;
+            x[row.clone()].copy_from_slice(&worker.z[row.clone()]);
+            grad[row.clone()].copy_from_slice(&worker.g[row]);
+            density[i] = worker.density[i];
         }
     }
 
@@ -473,11 +491,17 @@ impl<F: Real> Here<'_, F> {
 
 /// Adds the products of rows about their mean to the upper triangle of a matrix. The rows are used up.
 pub(crate) fn add_scatter(rows: &mut [f64], d: usize, mean: &mut [f64], out: &mut [f64]) {
-    let n = (rows.len() / d) as f64;
+    let share = 1.0 / (rows.len() / d) as f64;
+    if d == 1 {
+        let mean = rows.iter().sum::<f64>() * share;
+        out[0] += rows.iter().map(|r| (r - mean) * (r - mean)).sum::<f64>();
+        return;
+    }
     mean.fill(0.0);
     for row in rows.chunks_exact(d) {
-        mean.iter_mut().zip(row).for_each(|(m, r)| *m += r / n);
+        mean.iter_mut().zip(row).for_each(|(m, r)| *m += r);
     }
+    mean.iter_mut().for_each(|m| *m *= share);
     for row in rows.chunks_exact_mut(d) {
         row.iter_mut().zip(&*mean).for_each(|(r, m)| *r -= m);
         for (i, a) in row.iter().enumerate().filter(|(_, a)| **a != 0.0) {
