@@ -61,6 +61,8 @@ pub enum Purpose {
     Start = 25,
     /// Draws of Gaussians for the log-likelihood.
     Evidence = 26,
+    /// Where theta starts in replicates of a fit.
+    Scatter = 27,
 }
 
 /// A family of independent draws, addressed by step and index.
