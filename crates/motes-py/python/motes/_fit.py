@@ -13,7 +13,8 @@ from ._generator import Generator, GeneratorFit
 from ._models import _Builtin
 from ._own import Model, _problem
 from ._registry import algorithms, models, options_of, refuse_unknown, run_options
-from ._result import Fit, Replicates, tell_verdict
+from ._replicates import Replicates
+from ._result import Fit, tell_verdict
 from ._run import How, Step, attended, how_of, table_of, warn_of
 
 #: What `fit` names itself.
@@ -316,13 +317,13 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any"
 
 
 def resume(
-    dir: str | os.PathLike[str] | Fit, steps: int | None = None, model: Model | None = None, **how: Any
+    dir: str | os.PathLike[str] | Fit | Replicates, steps: int | None = None, model: Model | None = None, **how: Any
 ) -> "Fit | Any":
     """Goes on with the run of a directory, as ``motes resume`` does: :func:`load`, and :meth:`Fit.resume`.
 
     Parameters
     ----------
-    dir : path or Fit
+    dir : path, Fit or Replicates
         The run directory, or a fit.
     steps : int, optional
         The new total number of steps; by default the old one, to finish what was interrupted.
@@ -334,7 +335,7 @@ def resume(
 
     Returns
     -------
-    Fit or GeneratorFit
+    Fit, GeneratorFit or Replicates
 
     Examples
     --------
@@ -346,7 +347,7 @@ def resume(
     >>> bool(finer.mc_error[0] < fit.mc_error[0])
     True
     """
-    if isinstance(dir, Fit):
+    if isinstance(dir, (Fit, Replicates)):
         if model is not None:
             raise ValueError("a fit has its model; leave model out")
         return dir.resume(steps, **how)
