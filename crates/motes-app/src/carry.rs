@@ -12,7 +12,9 @@ use motes::record::{RunDirectory, TraceRows, trace_header};
 use motes::sentence::foreign_path;
 use motes::settings::InitTheta;
 use motes::summary::{Assessed, Metrics};
-use motes::{Cloud, Ended, Flow, Model, Observer, Real, Settings, State, StepInfo, Stop, Summary};
+use motes::{
+    Cloud, Diagnostics, Ended, Flow, Model, Observer, Real, Settings, State, StepInfo, Stop, Summary,
+};
 use motes_models::registry::{Epochs, Fitted, Problem};
 
 use crate::job::{Budget, Job, Length, next_default};
@@ -275,7 +277,14 @@ fn assess<F: Real>(
     // A pass that fails says nothing about the run: it is as if there had been none.
     let assessment =
         auto::assess(model, &job.settings, &theta, &state.cloud, stop, || watch.stopped()).ok().flatten();
-    if assessment.is_none() && watch.stopped() {
+    let assessment = assessment.map(|mut known| {
+        if Diagnostics::is_moving(state) {
+            known.runs_away =
+                auto::runs_away(model, &job.settings, &theta, &state.cloud, stop, || watch.stopped());
+        }
+        known
+    });
+    if watch.stopped() {
         return Ok(None);
     }
     let seconds = assessment.as_ref().map(|_| began.elapsed().as_secs_f64());

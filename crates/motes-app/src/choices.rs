@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::Error;
 use crate::job::UNBOUNDED;
+use crate::replicates;
 
 motes_models::options! {
     /// The choices for a run.
@@ -68,6 +69,8 @@ motes_models::options! {
             seed: u64 => "S";
             /// The precision of particles, f32 or f64 [default: by model]
             precision: Precision => "P";
+            /// Fit R times with as many seeds, from scattered starts where theta finds its own way, and pool those that agree [default: 1]
+            replicates: u64 => "R";
         }
         "Judging" {
             /// Leave out the adjusted pass at the estimate, which finds standard errors and biases [default: made where it can be]
@@ -321,6 +324,7 @@ impl Choices {
         let named = self.named(algorithm);
         let takes = |setting: &str| named.takes(setting);
         self.refuse_idle(&named)?;
+        replicates::check(self)?;
         // A whole cloud is accepted or rejected with a theta that no preconditioner has changed, unless one is asked for.
         let whole_cloud = Settings { adjust: false, ..named.clone() }.accepts();
         let batch = self.batch.or(defaults.batch.filter(|_| takes("batch")));
@@ -404,6 +408,7 @@ impl Choices {
             full.max_evaluations = Some(settings.max_evaluations);
         }
         full.seed = Some(settings.seed);
+        full.replicates = full.replicates.filter(|count| *count > 1);
         full.precision = Some(precision);
         full.trace_every.get_or_insert(1);
         if settings.takes("variational-adam") {

@@ -12,6 +12,7 @@ pub mod job;
 pub mod metrics;
 pub mod numbers;
 pub mod predict;
+pub mod replicates;
 pub mod report;
 pub mod show;
 mod text;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use motes::files::csv_field;
 use motes::npz::read_npz;
@@ -13,7 +13,7 @@ use motes_models::data;
 use motes_models::registry::{self, Predictor};
 use serde_json::Value;
 
-use crate::Error;
+use crate::{Error, replicates};
 
 /// Predictions for the rows of a file.
 pub struct Predictions {
@@ -67,24 +67,36 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
     let predictor = predictor.ok_or_else(unprepared)?;
     let predictor = &*predictor;
     let with = summary.predict_with.ok_or_else(unprepared)?;
-    let clouds_path = dir.join("posterior.npz");
-    let open = || File::open(&clouds_path).map(BufReader::new);
-    let array = |name| {
-        let file = open()
-            .map_err(|e| format!("cannot read {}: {e}; run the fit again", foreign_path(&clouds_path)))?;
-        read_npz(file, name).map_err(|e| format!("{} {e}; run the fit again", foreign_path(&clouds_path)))
+    // Those of replicates that agree predict together.
+    let places: Vec<PathBuf> = match &summary.replicates {
+        Some(replicates) => {
+            let pooled = replicates.runs.iter().zip(1..).filter(|(run, _)| run.pooled);
+            pooled.map(|(_, number)| replicates::place(dir, number)).collect()
+        }
+        None => vec![dir.to_path_buf()],
     };
-    let clouds = array(with.array())?;
-    if clouds.shape.len() != 2 || clouds.shape[1] != predictor.width() || clouds.values.is_empty() {
-        return Err(
-            format!("{} does not belong to this run; run the fit again", foreign_path(&clouds_path)).into()
-        );
+    let mut clouds = Vec::new();
+    for place in &places {
+        clouds.extend(clouds_of(place, with.array(), predictor.width())?);
     }
     let mut notes = Vec::new();
     let (mut features, rows) = new_rows(file, predictor, &mut notes)?;
     predictor.scale(&mut features);
-    let csv = Pool::new(None)?.install(|| csv(predictor, &clouds.values, &features, &rows))?;
+    let csv = Pool::new(None)?.install(|| csv(predictor, &clouds, &features, &rows))?;
     Ok(Predictions { csv, rows: rows.len(), notes })
+}
+
+/// The particles of a run that predict, of so many coordinates each.
+fn clouds_of(dir: &Path, name: &str, width: usize) -> Result<Vec<f64>, Error> {
+    let path = dir.join("posterior.npz");
+    let shown = foreign_path(&path);
+    let file = File::open(&path).map_err(|e| format!("cannot read {shown}: {e}; run the fit again"))?;
+    let clouds =
+        read_npz(BufReader::new(file), name).map_err(|e| format!("{shown} {e}; run the fit again"))?;
+    match clouds.shape[..] {
+        [_, columns] if columns == width && !clouds.values.is_empty() => Ok(clouds.values),
+        _ => Err(format!("{shown} does not belong to this run; run the fit again").into()),
+    }
 }
 
 /// Refuses rows that give no probabilities.

@@ -7,7 +7,7 @@ use std::path::Path;
 use motes::Summary;
 use motes::printable::{Number, printable};
 use motes::sentence::{Face, render};
-use motes::summary::LikelihoodSummary;
+use motes::summary::{LikelihoodSummary, ReplicateSummary};
 
 use crate::metrics;
 use crate::numbers::{grouped, thousands};
@@ -26,9 +26,13 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
     };
     let unit = if summary.algorithm == "auto" { "sweeps" } else { "steps" };
     let time = &summary.time;
+    let runs = match &summary.replicates {
+        Some(replicates) => format!("{} replicates of up to ", replicates.runs.len()),
+        None => String::new(),
+    };
     let _ = writeln!(
         out,
-        "\n{} by {}: {} {unit}{particles} in {} s ({} {unit}/s)\n",
+        "\n{} by {}: {runs}{} {unit}{particles} in {} s ({} {unit}/s)\n",
         printable(&summary.model),
         printable(&summary.algorithm),
         thousands(&summary.steps.to_string()),
@@ -41,10 +45,16 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
     let width = width_of(&names);
     let level = format!("{} % interval", Number(100.0 * summary.level));
     let heads = ["estimate", "std. error", "MC error"];
+    let r_hat = summary.replicates.as_ref().map(|replicates| &replicates.r_hat);
     let _ = writeln!(
         out,
-        "  {:width$}  {:>11}  {:>10}  {:>25}  {:>9}",
-        "parameter", heads[0], heads[1], level, heads[2]
+        "  {:width$}  {:>11}  {:>10}  {:>25}  {:>9}{}",
+        "parameter",
+        heads[0],
+        heads[1],
+        level,
+        heads[2],
+        if r_hat.is_some() { "    R-hat" } else { "" }
     );
     for (i, name) in names.iter().enumerate() {
         let se = theta.se.get(i).copied().flatten();
@@ -62,13 +72,17 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
         let mc_error = theta.mc_error.get(i).copied().flatten();
         let _ = writeln!(
             out,
-            "  {name:width$}  {:>11}  {:>10}  {interval:>25}  {:>9}",
+            "  {name:width$}  {:>11}  {:>10}  {interval:>25}  {:>9}{}",
             Number(mean[i]).with_decimals(decimals),
             shown(se, decimals),
-            shown(mc_error, decimals_for(mc_error.unwrap_or(1.0)))
+            shown(mc_error, decimals_for(mc_error.unwrap_or(1.0))),
+            r_hat.map_or(String::new(), |r| format!("  {:>7}", shown(r.get(i).copied().flatten(), 3)))
         );
     }
     more(&mut out, summary.d_theta);
+    if let Some(replicates) = &summary.replicates {
+        each(&mut out, &replicates.runs);
+    }
     if let Some(p) = &summary.posterior {
         let names = shown(&p.names);
         let width = width_of(&names);
@@ -107,6 +121,28 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
     let _ = writeln!(out, "  verdict   {}", advice(summary, face).unwrap_or("ok".into()));
     let _ = writeln!(out, "  files     {}", printable(&path.to_string_lossy()));
     out
+}
+
+/// A line for each replicate.
+fn each(out: &mut String, runs: &[ReplicateSummary]) {
+    let _ = writeln!(out, "\n  replicate        seed  log-likelihood   MC error  verdict");
+    for run in runs.iter().take(LISTED) {
+        let number =
+            |v: Option<f64>, decimals: usize| v.map_or("-".into(), |v| Number(v).with_decimals(decimals));
+        let error = run.log_likelihood_mc_error;
+        let places = error.map_or(3, decimals_for);
+        let _ = writeln!(
+            out,
+            "  {:9}  {:>10}  {:>14}  {:>9}  {}{}",
+            printable(&run.name),
+            run.seed,
+            number(run.log_likelihood, places.min(3)),
+            number(error, places),
+            printable(&run.verdict),
+            if run.pooled { "" } else { " (not pooled)" }
+        );
+    }
+    more(out, runs.len());
 }
 
 /// The log-likelihood and what follows from it, in a line.

@@ -80,6 +80,9 @@ pub fn compare(args: OfModel<CompareRest>) -> Result<Ended, String> {
     if let Some(one) = config.run.algorithm {
         return Err(format!("--algorithm {one} names one of several; list all of them after --algorithms"));
     }
+    if config.run.replicates.is_some_and(|count| count > 1) {
+        return Err("compare runs each algorithm once; leave --replicates out, or fit them one by one".into());
+    }
     let time = args.budget.map(seconds).transpose()?;
     let jobs = jobs(&config, &args, time)?;
     let stem = format!("compare-{}", config.model);
@@ -170,6 +173,7 @@ fn jobs(flags: &Config, args: &CompareRest, time: Option<Duration>) -> Result<Ve
         }
         config.make_absolute()?;
         config.run.leave_to(algorithm);
+        config.run.replicates = None;
         job::before_data(&config, args.how.threads, time).map_err(|e| about(algorithm, e))?;
         configs.push(config);
     }

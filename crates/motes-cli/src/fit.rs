@@ -10,7 +10,7 @@ use motes::{Ended, Flow, Observer, Pool, Real, StepInfo};
 use motes_app::carry::{self, Outcome, Start, Watch};
 use motes_app::config::Config;
 use motes_app::job::{self, Job, Precise, fewer_steps};
-use motes_app::{Error, show};
+use motes_app::{Error, replicates, show};
 use motes_models::registry::{Given, Precision, Problem};
 
 use crate::args::{Ends, FitRest, How, ResumeArgs};
@@ -24,7 +24,10 @@ pub fn fit(args: OfModel<FitRest>) -> Result<Exit, String> {
         config = config.over(read_config(file)?)?;
     }
     config.make_absolute()?;
-    start(config, rest.how, rest.ends, Where::New(rest.out))
+    match replicates::count(&config) {
+        Some(_) => crate::replicates::fit(config, rest.how, rest.ends, rest.out),
+        None => start(config, rest.how, rest.ends, Where::New(rest.out)),
+    }
 }
 
 /// Continues a run.
@@ -64,6 +67,9 @@ pub fn resume(args: ResumeArgs) -> Result<Exit, String> {
             ));
         }
         config.run.max_evaluations = Some(evaluations);
+    }
+    if replicates::count(&config).is_some() {
+        return crate::replicates::resume(config, args.how, args.ends, args.dir, other);
     }
     let place = if other { Where::AtTheta(args.dir) } else { Where::There(args.dir) };
     start(config, args.how, args.ends, place)

@@ -22,6 +22,7 @@ mod generator;
 mod paper;
 mod predict;
 mod progress;
+mod replicates;
 mod report;
 
 use std::io::{IsTerminal, Write};

@@ -22,6 +22,7 @@ mod places;
 mod printed;
 mod refusals;
 mod remembered;
+mod replicates;
 mod report;
 mod same_bits;
 mod signals;

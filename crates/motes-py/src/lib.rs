@@ -20,7 +20,7 @@ mod _core {
     #[pymodule_export]
     use super::problem::{Problem, check, model_of, models};
     #[pymodule_export]
-    use super::run::{Run, fit, load, trace_columns};
+    use super::run::{Run, begin_replicates, fit, load, pool, replicates_of, shown, trace_columns};
     #[pymodule_export]
     use super::watch::clock;
     #[pymodule_export]

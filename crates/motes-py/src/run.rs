@@ -11,6 +11,7 @@ use motes_app::Error;
 use motes_app::carry::{self, Outcome, Start};
 use motes_app::config::Config;
 use motes_app::job::{self, Job, Precise, fewer_steps};
+use motes_app::replicates::{self, Part, Trace};
 use motes_models::registry::{self, Given, Precision};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -91,6 +92,77 @@ pub fn fit(
     };
     of_either!(&mut run.precise, done => done.outcome.notes.extend(note));
     Ok(run)
+}
+
+/// Makes a directory for replicates of a fit.
+#[pyfunction]
+#[pyo3(signature = (problem, settings, dir))]
+pub fn begin_replicates(py: Python<'_>, problem: &Problem, settings: &str, dir: PathBuf) -> PyResult<()> {
+    let (kind, trouble) = (problem.kind.clone(), Trouble::default());
+    let mut config = settings_from(kind.name(), settings)?;
+    kind.choose(&mut config);
+    let mut several = settled(py, &kind, config, &trouble)?;
+    py.detach(|| replicates::create(&mut several, &dir)).map_err(failure)
+}
+
+/// How many replicates a config asks for; 0 if it is that of one run.
+#[pyfunction]
+pub fn replicates_of(config: PathBuf) -> PyResult<u64> {
+    let config = Config::read(&config).map_err(failure)?;
+    Ok(replicates::count(&config).unwrap_or(0))
+}
+
+/// What replicates come to together, as JSON; if they are all finished it is written into their directory, if they have one.
+#[pyfunction]
+#[pyo3(signature = (runs, count, dir, report))]
+pub fn pool(
+    py: Python<'_>,
+    runs: Vec<PyRef<'_, Run>>,
+    count: u64,
+    dir: Option<PathBuf>,
+    report: bool,
+) -> PyResult<(String, Vec<String>)> {
+    let parts: Vec<Part<'_>> = runs
+        .iter()
+        .zip(1..)
+        .map(|(run, number)| {
+            of_either!(&run.precise, done => Part {
+                name: replicates::name(number),
+                summary: &done.outcome.summary,
+                trace: Trace::Text(&done.outcome.trace),
+            })
+        })
+        .collect();
+    let Some(first) = runs.first() else {
+        return Err(value_error("there are no replicates to pool; fit them first".to_string()));
+    };
+    let several = first.several(count);
+    let summary = replicates::pooled(&several.config, &parts);
+    let Some(dir) = dir else { return Ok((summary.to_json(), Vec::new())) };
+    // What was chosen for the first holds for all, and its files are their own.
+    let mut config = Config::of_run(&dir).map_err(failure)?;
+    config.run = several.config.run;
+    let written = py.detach(|| -> Result<_, Error> {
+        motes::record::RunDirectory::write_config(&dir, &config.to_toml())?;
+        let done = parts_are_complete(&dir, count);
+        match done {
+            true => replicates::finish(&dir, &config, report).map(|(summary, note)| (Some(summary), note)),
+            false => Ok((None, None)),
+        }
+    });
+    let (written, note) = written.map_err(failure)?;
+    Ok((written.unwrap_or(summary).to_json(), note.iter().map(|note| in_python(note)).collect()))
+}
+
+fn parts_are_complete(dir: &Path, count: u64) -> bool {
+    (1..=count).all(|number| replicates::place(dir, number).join("summary.json").exists())
+}
+
+/// A summary as people read it.
+#[pyfunction]
+pub fn shown(summary: &str, place: PathBuf) -> PyResult<String> {
+    let summary = motes::Summary::parse(summary.as_bytes()).map_err(value_error)?;
+    Ok(motes_app::show::summary(&summary, &place, Face::Python))
 }
 
 /// Reads a run directory; the problem is that of a model written in Python.
@@ -289,6 +361,30 @@ impl Run {
         })
     }
 
+    /// Fits the model once more, as a replicate of this fit, counted from 1, which this is.
+    #[pyo3(signature = (number, out, how))]
+    fn replicate(&self, py: Python<'_>, number: u64, out: Option<PathBuf>, how: How) -> PyResult<Run> {
+        let (kind, trouble) = (self.kind.clone(), self.trouble.clone());
+        let several = self.several(number);
+        let job = prepared(py, &kind, &trouble, move |_| replicates::job(&several, number))?;
+        match job.precision {
+            Precision::F32 => {
+                let model = built::<f32>(py, &kind, &job, &trouble)?;
+                carry_out(py, kind, job, model, out.map_or(Start::Memory, Start::New), how, trouble)
+            }
+            Precision::F64 => {
+                let model = built::<f64>(py, &kind, &job, &trouble)?;
+                carry_out(py, kind, job, model, out.map_or(Start::Memory, Start::New), how, trouble)
+            }
+        }
+    }
+
+    /// Makes a directory for replicates of this fit.
+    fn begin_replicates(&self, py: Python<'_>, count: u64, dir: PathBuf) -> PyResult<()> {
+        let mut several = self.several(count);
+        py.detach(|| replicates::create(&mut several, &dir)).map_err(failure)
+    }
+
     /// The probability of each class for each row, from particles as posterior.npz has them; classes vary fastest.
     fn predict<'py>(
         &self,
@@ -329,6 +425,11 @@ impl Run {
 impl Run {
     fn ended(&self) -> Ended {
         of_either!(&self.precise, done => done.outcome.ended)
+    }
+
+    /// What so many replicates of this fit come from.
+    fn several(&self, count: u64) -> Job {
+        of_either!(&self.precise, done => replicates::several(&done.outcome.job, count))
     }
 
     pub fn choices(&self) -> &Config {

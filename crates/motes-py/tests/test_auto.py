@@ -1,6 +1,7 @@
 """The fit that needs no tuning: what it tells, for whom it is the default, and how it stops and goes on."""
 
 import gc
+import json
 import os
 import pickle
 import textwrap
@@ -199,8 +200,54 @@ def test_replicates_agree():
     fits = motes.fit(motes.Hierarchical(Y), replicates=3, seed=7, **QUIET)
     assert len({fit.theta_mean[0] for fit in fits}) == 3
     # Estimates whose Monte Carlo error is a twentieth of the standard error.
-    assert 1.0 <= fits.r_hat[0] < 1.01 and "verdicts of 3 replicates: ok, ok, ok" in fits.summary()
+    assert 1.0 <= fits.r_hat[0] < 1.01 and "3 replicates of up to" in fits.summary()
     assert repr(fits).startswith("Replicates(3 x Fit(hierarchical by auto, ") and "\n" not in repr(fits)
+    assert fits.ok and fits.agreeing == list(fits) and fits.diagnostics["verdicts"] == ["ok"] * 3
+    # The first is the fit that there is without others; the others start elsewhere.
+    np.testing.assert_array_equal(fits[0].theta_trace, motes.fit(motes.Hierarchical(Y), seed=7, **QUIET).theta_trace)
+    assert len({fit.theta_trace[0, 0] for fit in fits}) == 3
+    np.testing.assert_allclose(fits.theta_mean, np.mean([fit.theta_mean for fit in fits], axis=0))
+    np.testing.assert_allclose(fits.mc_error, np.sqrt(np.sum([fit.mc_error**2 for fit in fits], axis=0)) / 3)
+
+
+def test_replicates_have_the_directories_of_the_command_line(tmp_path):
+    model = motes.Hierarchical(Y)
+    fits = motes.fit(model, replicates=2, seed=7, out=tmp_path / "out", **QUIET)
+    fits.save(tmp_path / "saved", report=False)
+    for name in ["out", "saved"]:
+        json_of = json.loads((tmp_path / name / "summary.json").read_text())
+        assert json_of["replicates"]["runs"][1]["seed"] == 8 and json_of["diagnostics"]["verdict"] == "ok"
+        again = motes.load(tmp_path / name)
+        assert isinstance(again, motes.Replicates) and again.complete
+        np.testing.assert_array_equal(again.theta_mean, fits.theta_mean)
+        np.testing.assert_array_equal(again[1].particles, fits[1].particles)
+    # What was stopped in the middle is finished.
+    seen = []
+    stopped = motes.fit(model, replicates=2, seed=7, callback=lambda s: seen.append(s.k) or len(seen) < 30, **QUIET)
+    assert not stopped.complete and len(stopped) == 1
+    whole = stopped.resume(**QUIET)
+    assert whole.complete and len(whole) == 2
+    np.testing.assert_array_equal(whole.theta_mean, fits.theta_mean)
+
+
+def test_replicates_that_end_in_different_places_disagree():
+    # y_i ~ N(a x_i, 1) with x_i ~ N(0, 1): the sign of a is anybody's, and 0 is no maximum.
+    y = 2.0 * np.random.default_rng(3).standard_normal(20)
+
+    def gradients(theta, x):
+        apart = y - theta[0] * x
+        return (apart * x).sum(axis=1, keepdims=True), theta[0] * apart - x
+
+    def log_density(theta, x):
+        return -0.5 * ((y - theta[0] * x) ** 2 + x**2).sum(axis=1)
+
+    model = motes.Model(1, 20, gradients, log_density)
+    with pytest.warns(motes.VerdictWarning, match="disagree.*equally good"):
+        fits = motes.fit(model, replicates=6, seed=1, **QUIET)
+    signs = np.sign([fit.theta_mean[0] for fit in fits])
+    assert fits.verdict == "disagree" and {-1.0, 1.0} <= set(signs)
+    assert len({np.sign(fit.theta_mean[0]) for fit in fits.agreeing}) == 1
+    assert abs(fits.theta_mean[0]) > 1.0 and fits.r_hat[0] > 2.0
 
 
 def test_progress_tells_the_stage(capfd):

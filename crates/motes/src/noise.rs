@@ -65,6 +65,8 @@ pub enum Purpose {
     Annealing = 27,
     /// Acceptance of their moves.
     AnnealingAccept = 28,
+    /// Where theta starts in replicates of a fit.
+    Scatter = 29,
 }
 
 /// A family of independent draws, addressed by step and index.

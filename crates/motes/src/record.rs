@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub use trace::TraceFile;
+pub use trace::{TraceFile, make_directory};
 
 use crate::algorithms::VARIATIONAL;
 use crate::checkpoint::{self, Due, Generations, Header};

@@ -71,10 +71,44 @@ pub struct Summary {
     pub data: Option<Value>,
     /// What is known about the quality of the run.
     pub diagnostics: Diagnostics,
+    /// Of several runs together: how they compare.
+    #[serde(default)]
+    pub replicates: Option<ReplicatesSummary>,
     /// The time that the loop took.
     pub time: TimeSummary,
     /// The version of Motes.
     pub version: String,
+}
+
+/// How runs of one model compare that differ in seed and start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplicatesSummary {
+    /// R-hat of each listed component of theta, which is far above 1 where they disagree; null where it is not known.
+    pub r_hat: Vec<Option<f64>>,
+    /// Each of them.
+    pub runs: Vec<ReplicateSummary>,
+}
+
+/// One of several runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplicateSummary {
+    /// The name of its directory.
+    pub name: String,
+    /// Its seed.
+    pub seed: u64,
+    /// Its own verdict.
+    pub verdict: String,
+    /// Whether it is one of those that agree and whose answers are pooled.
+    pub pooled: bool,
+    /// Its estimate of theta.
+    #[serde(deserialize_with = "numbers")]
+    pub theta: Vec<f64>,
+    /// The Monte Carlo error of that.
+    pub mc_error: Vec<Option<f64>>,
+    /// The log-likelihood there; null where it is not to be had.
+    pub log_likelihood: Option<f64>,
+    /// The Monte Carlo error of that.
+    pub log_likelihood_mc_error: Option<f64>,
 }
 
 /// Parameter estimates, for the components that are listed.
@@ -327,6 +361,7 @@ impl Summary {
             predict_with: PredictWith::of(model, state),
             data: None,
             diagnostics: Diagnostics::of(model, settings, state, known),
+            replicates: None,
             time: TimeSummary {
                 seconds,
                 steps_per_second: state.k as f64 / seconds,
@@ -406,6 +441,11 @@ impl Summary {
                 ("posterior.groups", p.groups.as_ref().map_or(self.groups, Vec::len), self.groups, false),
             ]);
         }
+        if let Some(r) = &self.replicates {
+            lists.push(("replicates.r_hat", r.r_hat.len(), listed, true));
+            lists.extend(r.runs.iter().map(|r| ("replicates.theta", r.theta.len(), listed, false)));
+            lists.extend(r.runs.iter().map(|r| ("replicates.mc_error", r.mc_error.len(), listed, true)));
+        }
         match lists.iter().find(|(_, len, want, optional)| len != want && !(*optional && *len == 0)) {
             Some((name, len, want, _)) => Err(format!("{name} has {len} entries and {want} are expected")),
             None => Ok(()),
@@ -454,7 +494,7 @@ fn finite(values: &[f64]) -> Vec<Option<f64>> {
 }
 
 /// Intervals around estimates, of so many standard errors as the level asks for.
-fn intervals(estimate: &[f64], se: &[Option<f64>], level: f64) -> Vec<Option<[f64; 2]>> {
+pub fn intervals(estimate: &[f64], se: &[Option<f64>], level: f64) -> Vec<Option<[f64; 2]>> {
     let z = normal_quantile(0.5 + 0.5 * level);
     se.iter().zip(estimate).map(|(se, t)| se.map(|se| [t - z * se, t + z * se])).collect()
 }

@@ -35,8 +35,23 @@ pub fn write_page(dirs: &[PathBuf], output: Option<PathBuf>) -> Result<PathBuf, 
         (None, [dir]) => dir.join("report.html"),
         (None, _) => PathBuf::from("report.html"),
     };
-    write(&output, &html(dirs, &[])?)?;
+    let replicates = match dirs {
+        [dir] => begun_replicates(dir)?,
+        _ => None,
+    };
+    write(&output, &html(replicates.as_deref().unwrap_or(dirs), &[])?)?;
     Ok(output)
+}
+
+/// The replicates in a directory that have begun, if it holds replicates: they are what there is to see of it.
+fn begun_replicates(dir: &Path) -> Result<Option<Vec<PathBuf>>, Error> {
+    // What is wrong with its config is said where it is read.
+    let Some(mut places) = crate::replicates::places(dir).ok().flatten() else { return Ok(None) };
+    places.retain(|place| place.join("config.toml").exists());
+    match places.is_empty() {
+        true => Err(format!("no replicate in {} has begun; `resume()` them first", foreign_path(dir)).into()),
+        false => Ok(Some(places)),
+    }
 }
 
 /// Writes the report of a run that has just ended, by a problem or without one. The run is what counts: a failure here

@@ -221,7 +221,10 @@ pub fn run(dir: &Path, limits: Limits, with_posterior: bool) -> Result<Run, Stri
         posterior: None,
         problem: None,
     };
-    trace(&mut run, limits)?;
+    match config.contains_key("replicates") {
+        true => replicates(&mut run, limits)?,
+        false => trace(&mut run, limits)?,
+    }
     if with_posterior && let Some(summary) = &run.summary {
         run.posterior = posterior(dir, summary, limits)?;
     }
@@ -432,10 +435,27 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
         take(&row, run).map_err(damaged)?;
     }
     let summary = run.summary.as_ref();
-    run.theta = theta
-        .into_iter()
-        .enumerate()
-        .map(|(i, t)| Component {
+    let traced = |(i, t): (usize, Traced)| Component {
+        trace: t.rows.points(),
+        average: t.average.points(),
+        ..Component::of(summary, i, t.name)
+    };
+    run.theta = theta.into_iter().enumerate().map(traced).collect();
+    let drawn = |(scalar, drawn): (Scalar, Drawn)| {
+        let trace = match drawn {
+            Drawn::Averages(_, stretches) => stretches.points(),
+            Drawn::Steps(_, rows) => rows.points(),
+        };
+        Scalar { trace, ..scalar }
+    };
+    run.scalars = scalars.into_iter().map(drawn).collect();
+    Ok(())
+}
+
+impl Component {
+    /// What the summary has about the i-th component.
+    fn of(summary: Option<&Summary>, i: usize, name: String) -> Self {
+        Component {
             mean: summary.and_then(|s| s.theta.mean.as_ref()?.get(i).copied()),
             se: summary.and_then(|s| *s.theta.se.get(i)?),
             se_error: summary.and_then(|s| *s.theta.se_mc_error.get(i)?),
@@ -445,19 +465,24 @@ fn trace(run: &mut Run, limits: Limits) -> Result<(), String> {
             distance: summary.and_then(|s| *s.diagnostics.distance.get(i)?),
             ess: summary.and_then(|s| *s.diagnostics.ess.get(i)?),
             drift: summary.and_then(|s| *s.diagnostics.drift.get(i)?),
-            trace: t.rows.points(),
-            average: t.average.points(),
-            name: t.name,
-        })
-        .collect();
-    let drawn = |(scalar, drawn): (Scalar, Drawn)| {
-        let trace = match drawn {
-            Drawn::Averages(_, stretches) => stretches.points(),
-            Drawn::Steps(_, rows) => rows.points(),
-        };
-        Scalar { trace, ..scalar }
+            trace: Vec::new(),
+            average: Vec::new(),
+            name,
+        }
+    }
+}
+
+/// What replicates have come to together, which has no trace.
+fn replicates(run: &mut Run, limits: Limits) -> Result<(), String> {
+    let Some(summary) = &run.summary else {
+        return Err(format!(
+            "the replicates in {} are not all finished; `resume()` them first",
+            foreign_path(&run.dir)
+        ));
     };
-    run.scalars = scalars.into_iter().map(drawn).collect();
+    run.reached = summary.steps;
+    let names = summary.theta.names.iter().take(limits.components).enumerate();
+    run.theta = names.map(|(i, name)| Component::of(Some(summary), i, short(name, limits.name))).collect();
     Ok(())
 }
 

@@ -24,7 +24,8 @@ from ._generator import Generator, GeneratorFit
 from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression
 from ._own import Check, Checks, Model, check_model
 from ._registry import ModelInfo, Option, models
-from ._result import Fit, Replicates
+from ._replicates import Replicates
+from ._result import Fit
 from ._run import Step
 
 __all__ = [

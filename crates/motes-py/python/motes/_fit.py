@@ -13,11 +13,12 @@ from ._generator import Generator, GeneratorFit
 from ._models import _Builtin
 from ._own import Model, _problem
 from ._registry import algorithms, models, options_of, refuse_unknown, run_options
-from ._result import Fit, Replicates, tell_verdict
+from ._replicates import Replicates
+from ._result import Fit, tell_verdict
 from ._run import How, Step, attended, how_of, table_of, warn_of
 
 #: What `fit` names itself.
-_NAMED = {"algorithm", "particles", "steps", "step_size", "burn_in", "seed"}
+_NAMED = {"algorithm", "particles", "steps", "step_size", "burn_in", "seed", "replicates"}
 #: Options of a generator that have nothing to do with its images; `lambda` is a word of Python's own.
 _OF_GENERATOR = {"sigma", "batchnorm", "epochs", "lambda_", "pictures_every"}
 
@@ -151,7 +152,9 @@ def fit(
     out : path, optional
         A run directory to write while the fit goes on, as the command line does. Without it, nothing is written.
     replicates : int, optional
-        Fit this many times, with seeds ``seed``, ``seed + 1``, ..., and return :class:`Replicates`.
+        Fit this many times, with seeds ``seed``, ``seed + 1``, ..., and return :class:`Replicates`. Those of auto, but for
+        the first, start from a theta that is scattered around the model's, unless ``init_theta`` is given. With ``out``,
+        each has a run directory r1, r2, ... in it.
     callback_every : int
         Steps between calls of the callback.
     report : bool
@@ -238,13 +241,13 @@ def fitted(
 
     if replicates is None:
         return run(table, out)
-    count, fits = whole("replicates", replicates, 1), []
-    for r in range(count):
-        inside = None if out is None else os.path.join(out, f"replicate-{r + 1}")
-        fits.append(run({**table, "seed": whole("seed", settings["seed"]) + r}, inside, f"replicate {r + 1} of {count}  "))
-        if not fits[-1].complete:
-            break
-    return Replicates(fits)
+    count = whole("replicates", replicates, 1)
+    if count == 1:
+        return Replicates([run(table, out)])
+    if out is not None:
+        _core.begin_replicates(problem, json.dumps({**table, "replicates": count}), out)
+    first = run(table, Replicates._inside(out, 1), Replicates._label(1, count))
+    return Replicates([first], count, out)._finished(how, progress)
 
 
 def _described(text: str) -> str:
@@ -272,7 +275,7 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any"
 
     Returns
     -------
-    Fit or GeneratorFit
+    Fit, GeneratorFit or Replicates
         ``resume`` goes on in the same directory.
 
     Examples
@@ -298,6 +301,13 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any"
         name = _core.model_of(config)
         if name not in models():
             raise ValueError(f"{where} is a run of the model {name!r}, which is none of Motes'; give it as model=")
+    count = _core.replicates_of(config)
+    if count:
+        inside = [os.path.join(where, f"r{r}") for r in range(1, count + 1)]
+        begun = [place for place in inside if os.path.isfile(os.path.join(place, "config.toml"))]
+        if not begun:
+            raise ValueError(f"no replicate in {where} has begun; fit them again")
+        return Replicates([load(place, model) for place in begun], count, where)
     run = _core.load(where, problem)
     warn_of(run.notes)
     if model is None:
@@ -307,13 +317,13 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any"
 
 
 def resume(
-    dir: str | os.PathLike[str] | Fit, steps: int | None = None, model: Model | None = None, **how: Any
+    dir: str | os.PathLike[str] | Fit | Replicates, steps: int | None = None, model: Model | None = None, **how: Any
 ) -> "Fit | Any":
     """Goes on with the run of a directory, as ``motes resume`` does: :func:`load`, and :meth:`Fit.resume`.
 
     Parameters
     ----------
-    dir : path or Fit
+    dir : path, Fit or Replicates
         The run directory, or a fit.
     steps : int, optional
         The new total number of steps; by default the old one, to finish what was interrupted.
@@ -325,7 +335,7 @@ def resume(
 
     Returns
     -------
-    Fit or GeneratorFit
+    Fit, GeneratorFit or Replicates
 
     Examples
     --------
@@ -337,7 +347,7 @@ def resume(
     >>> bool(finer.mc_error[0] < fit.mc_error[0])
     True
     """
-    if isinstance(dir, Fit):
+    if isinstance(dir, (Fit, Replicates)):
         if model is not None:
             raise ValueError("a fit has its model; leave model out")
         return dir.resume(steps, **how)

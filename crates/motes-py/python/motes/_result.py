@@ -9,17 +9,27 @@ import math
 import os
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
 
 from . import _arrays, _core
 from ._arrays import finite, flag, place, whole
 from ._errors import VerdictError, VerdictWarning
-from ._run import Ran, Step, attended, columns, how_of, warn, warn_of
+from ._run import How, Ran, Step, attended, columns, how_of, warn, warn_of
 
 #: At most this many parameters are listed in a notebook.
 _LISTED = 50
+
+#: A total of steps, a tolerance and a number of evaluations that a fit is to go on to.
+Asked = Tuple[Optional[int], Optional[float], Optional[int]]
+
+
+def asked(steps: int | None, tolerance: float | None, max_evaluations: int | None) -> Asked:
+    """What a fit is to go on to; refuses what is no number."""
+    total = None if steps is None else whole("steps", steps)
+    nearer = None if tolerance is None else finite("tolerance", tolerance)
+    return total, nearer, None if max_evaluations is None else whole("max_evaluations", max_evaluations)
 
 
 class Fit(Ran):
@@ -307,13 +317,14 @@ class Fit(Ran):
         """
         strict = flag("strict", strict)
         how = how_of(threads, callback, callback_every, report, budget)
-        total = None if steps is None else whole("steps", steps)
-        nearer = None if tolerance is None else finite("tolerance", tolerance)
-        most = None if max_evaluations is None else whole("max_evaluations", max_evaluations)
-        run = attended(lambda how: self._run.resume(total, nearer, most, how), how, self.model, progress, self.k)
-        longer = type(self)(run, self.model)
+        longer = self._longer(asked(steps, tolerance, max_evaluations), how, progress)
         tell_verdict(longer, strict)
         return longer
+
+    def _longer(self, to: Asked, how: How, progress: bool, label: str = "") -> "Fit":
+        """The same further on; its verdict is left to the caller to tell."""
+        run = attended(lambda how: self._run.resume(*to, how), how, self.model, progress, self.k, label)
+        return type(self)(run, self.model)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class for each row, averaged over the particles.
@@ -410,157 +421,16 @@ class Fit(Ran):
         )
 
 
-class Replicates(Sequence[Fit]):
-    """Several fits of one model that differ in their seed alone: a sequence of :class:`Fit`.
-
-    Examples
-    --------
-    >>> import motes
-    >>> model = motes.Hierarchical.generate(dim=10)
-    >>> fits = motes.fit(model, replicates=3, progress=False)
-    >>> len(fits), fits.r_hat.shape
-    (3, (1,))
-    """
-
-    def __init__(self, fits: Sequence[Fit]) -> None:
-        self._fits = list(fits)
-        #: The model that was fitted.
-        self.model = self._fits[0].model
-
-    def __len__(self) -> int:
-        return len(self._fits)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._fits[index]
-
-    def __iter__(self) -> Iterator[Fit]:
-        return iter(self._fits)
-
-    @property
-    def complete(self) -> bool:
-        """Whether all steps of all replicates were made."""
-        return all(fit.complete for fit in self)
-
-    @property
-    def theta(self) -> np.ndarray:
-        """The last theta of each replicate, shape (replicates, d_theta)."""
-        return np.array([fit.theta for fit in self])
-
-    @property
-    def theta_mean(self) -> np.ndarray:
-        """The estimate of theta: the mean over replicates."""
-        return np.mean([fit.theta_mean for fit in self], axis=0)
-
-    @property
-    def posterior_mean(self) -> np.ndarray:
-        """The posterior mean over all replicates."""
-        return np.mean([fit.posterior_mean for fit in self], axis=0)
-
-    @property
-    def posterior_var(self) -> np.ndarray:
-        """The posterior variance pooled over all replicates."""
-        within = np.mean([fit.posterior_var for fit in self], axis=0)
-        return within + np.var([fit.posterior_mean for fit in self], axis=0)
-
-    @property
-    def r_hat(self) -> np.ndarray:
-        """R-hat of each theta component; far above 1 means that replicates disagree.
-
-        Split R-hat of the path of theta after burn-in; for auto, whose theta settles, the estimates of the replicates
-        against their standard errors.
-        """
-        if self[0].steps is None:
-            means = np.array([fit.theta_mean for fit in self])
-            return _r_hat(means, np.array([fit.se**2 for fit in self]), math.inf)
-        rows = [fit.theta_trace[fit.trace["k"] > fit.burn_in] for fit in self]
-        length = min(len(r) for r in rows)
-        if length < 4:
-            return np.full(self[0].theta_trace.shape[1], np.nan)
-        half = length // 2
-        chains = np.array([part for r in rows for part in (r[:half], r[length - half : length])])
-        return _r_hat(chains.mean(axis=1), chains.var(axis=1, ddof=1), half)
-
-    @property
-    def r_hat_x(self) -> np.ndarray:
-        """R-hat of each latent coordinate, from the posterior moments of the replicates."""
-        means = np.array([fit.posterior_mean for fit in self])
-        variances = np.array([fit.posterior_var for fit in self])
-        return _r_hat(means, variances, math.inf)
-
-    @property
-    def diagnostics(self) -> dict[str, Any]:
-        """R-hat of theta and x, and the verdict of each replicate."""
-        return {
-            "r_hat": self.r_hat.tolist(),
-            "r_hat_x": self.r_hat_x.tolist(),
-            "verdicts": [fit.verdict for fit in self],
-        }
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities averaged over the replicates; see :meth:`Fit.predict_proba`."""
-        return np.mean([fit.predict_proba(X) for fit in self], axis=0)
-
-    def summary(self) -> str:
-        """Theta over all replicates as a table to print."""
-        names, means = self[0].theta_names, np.array([fit.theta_mean for fit in self])
-        width = max(9, *(len(n) for n in names))
-        lines = [f"{'parameter':{width}}  {'mean':>10}  {'sd':>9}  {'R-hat':>7}"]
-        for i, name in enumerate(names):
-            sd = means[:, i].std(ddof=1) if len(self) > 1 else math.nan
-            lines.append(f"{name:{width}}  {means[:, i].mean():10.5f}  {sd:9.5f}  {self.r_hat[i]:7.4f}")
-        verdicts = ", ".join(fit.verdict for fit in self)
-        return "\n".join([*lines, f"verdicts of {len(self)} replicates: {verdicts}"])
-
-    def save(self, dir: str | os.PathLike[str], report: bool = True) -> None:
-        """Writes a run directory replicate-1, replicate-2, ... inside ``dir`` for each."""
-        for r, fit in enumerate(self):
-            fit.save(os.path.join(place("dir", dir), f"replicate-{r + 1}"), report)
-
-    def plot(self, **options: Any) -> Any:
-        """As :meth:`Fit.plot`, with a line per replicate."""
-        from ._plot import plot
-
-        return plot(self._fits, **options)
-
-    def to_arviz(self) -> Any:
-        """Posterior draws of the latent variables at the estimate for ArviZ, replicates as chains.
-
-        Returns
-        -------
-        arviz.InferenceData or xarray.DataTree
-            ``posterior`` holds ``x`` with dimensions (chain, draw, particle, x_dim), or (chain, draw, particle, group)
-            and possibly x_dim where there are several groups; draws are the steps whose clouds were kept. Theta is a
-            constant: ``constant_data`` holds the estimate ``theta`` and its standard error ``theta_se`` with dimension
-            theta_dim, for replicates (replicate, theta_dim).
-        """
-        from ._arviz import to_arviz
-
-        return to_arviz(self._fits)
-
-    def __repr__(self) -> str:
-        return f"Replicates({len(self)} x {self[0]._head()})"
-
-
-def _r_hat(means: np.ndarray, variances: np.ndarray, n: float) -> np.ndarray:
-    if len(means) < 2:
-        return np.full(means.shape[1:], np.nan)
-    within, between = variances.mean(axis=0), means.var(axis=0, ddof=1)
-    shrink = 1.0 if math.isinf(n) else (n - 1) / n
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.sqrt(shrink + between / within)
-
-
 def _digits(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.5g}"
 
 
 def tell_verdict(result: Any, strict: bool) -> None:
-    """Warns of the verdicts of fits that are complete and not ok, or raises."""
-    fits = result if isinstance(result, Replicates) else [result]
-    bad = [fit for fit in fits if fit.complete and fit.verdict != "ok"]
-    for fit in bad:
-        advice = fit.diagnostics["advice"]
-        text = f"the verdict is {fit.verdict}" + ("" if advice is None else f": {advice}")
-        if strict:
-            raise VerdictError(text, result)
-        warn(text, VerdictWarning)
+    """Warns of the verdict of what is complete and not ok, or raises."""
+    if not result.complete or result.verdict == "ok":
+        return
+    advice = result.diagnostics["advice"]
+    text = f"the verdict is {result.verdict}" + ("" if advice is None else f": {advice}")
+    if strict:
+        raise VerdictError(text, result)
+    warn(text, VerdictWarning)

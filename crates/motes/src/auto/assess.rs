@@ -1,7 +1,7 @@
 //! An adjusted pass at a theta that another algorithm has found: its standard errors, its distance from the maximum, the
 //! posterior there and the log-likelihood.
 
-use super::{Fitter, Sizes, Watched, log_likelihood};
+use super::{Fitter, Sizes, Stage, Watched, log_likelihood};
 use crate::algorithms::AUTO;
 use crate::auto::LogLikelihood;
 use crate::settings::{InitParticles, InitTheta, Settings};
@@ -39,6 +39,8 @@ pub struct Assessment {
     pub evaluations: f64,
     /// Whether the particles agree with each other.
     pub sound: bool,
+    /// The component of theta that goes to infinity, if that is known.
+    pub runs_away: Option<usize>,
 }
 
 impl Assessment {
@@ -58,6 +60,7 @@ impl Assessment {
             log_likelihood: log_likelihood(model, state, seed),
             evaluations: found.evaluations,
             sound: found.verdict != Some("poor-mixing"),
+            runs_away: found.runs_away,
         })
     }
 }
@@ -81,26 +84,7 @@ pub fn assess<F: Real>(
     stop: Stop<'_>,
     stopped: impl Fn() -> bool,
 ) -> Result<Option<Assessment>, Error> {
-    let settings = Settings {
-        algorithm: &AUTO,
-        particles: PARTICLES,
-        tolerance: TOLERANCE,
-        max_evaluations: EVALUATIONS,
-        init_theta: InitTheta::Vector(theta.to_vec()),
-        init_particles: InitParticles::unless_told(model.prior().is_some()),
-        seed: settings.seed,
-        ..Settings::default()
-    };
-    let mut state = State::initial(model, &settings);
-    let n = if cloud.as_slice().is_empty() { 0 } else { cloud.n() };
-    for (row, to) in state.cloud.as_mut_slice().chunks_exact_mut(model.d_x()).enumerate() {
-        let (group, particle) = (row / PARTICLES, row % PARTICLES);
-        if n > 0 {
-            // Of more particles, some at even distances; of fewer, each several times.
-            let from = if n >= PARTICLES { particle * n / PARTICLES } else { particle % n };
-            to.copy_from_slice(cloud.row(group, from));
-        }
-    }
+    let (settings, mut state) = beginning(model, settings, theta, cloud);
     if let Some(memory) = &mut state.auto {
         memory.progress.fixed = true;
     }
@@ -128,4 +112,58 @@ pub fn assess<F: Real>(
         assessment.distance = newton.iter().zip(theta).map(|(n, t)| n - t).collect();
     }
     Ok(Some(assessment))
+}
+
+/// The component of theta that goes to infinity in a search from this theta, if one does; nothing is known if it is stopped. Must be
+/// called inside [`crate::Pool::install`].
+pub fn runs_away<F: Real>(
+    model: &dyn Model<F>,
+    settings: &Settings,
+    theta: &[f64],
+    cloud: &Cloud<F>,
+    stop: Stop<'_>,
+    stopped: impl Fn() -> bool,
+) -> Option<usize> {
+    let (settings, mut state) = beginning(model, settings, theta, cloud);
+    let mut fitter = Fitter::new(model, &settings, stop);
+    loop {
+        if stopped() {
+            return None;
+        }
+        fitter.step(&mut state).ok()?;
+        let found = state.auto.as_ref()?.found();
+        if found.stage != Stage::Search || found.verdict.is_some() {
+            return found.runs_away;
+        }
+    }
+}
+
+/// Where such a pass begins: settings of its own, and a cloud made of another.
+fn beginning<F: Real>(
+    model: &dyn Model<F>,
+    settings: &Settings,
+    theta: &[f64],
+    cloud: &Cloud<F>,
+) -> (Settings, State<F>) {
+    let settings = Settings {
+        algorithm: &AUTO,
+        particles: PARTICLES,
+        tolerance: TOLERANCE,
+        max_evaluations: EVALUATIONS,
+        init_theta: InitTheta::Vector(theta.to_vec()),
+        init_particles: InitParticles::unless_told(model.prior().is_some()),
+        seed: settings.seed,
+        ..Settings::default()
+    };
+    let mut state = State::initial(model, &settings);
+    let n = if cloud.as_slice().is_empty() { 0 } else { cloud.n() };
+    for (row, to) in state.cloud.as_mut_slice().chunks_exact_mut(model.d_x()).enumerate() {
+        let (group, particle) = (row / PARTICLES, row % PARTICLES);
+        if n > 0 {
+            // Of more particles, some at even distances; of fewer, each several times.
+            let from = if n >= PARTICLES { particle * n / PARTICLES } else { particle % n };
+            to.copy_from_slice(cloud.row(group, from));
+        }
+    }
+    (settings, state)
 }

@@ -118,6 +118,9 @@ pub struct Memory {
     pub(crate) window_start: Vec<f64>,
     pub(crate) window_halves: Vec<f64>,
     pub(crate) window_products: Vec<f64>,
+    /// Where theta was when the search began, and the mean score of the last sweep of it.
+    pub(crate) origin: Vec<f64>,
+    pub(crate) score: Vec<f64>,
     /// Sums of each particle's scores while theta is averaged.
     pub(crate) score_sums: Vec<f64>,
     /// theta_k, one-step Newton estimates, mean scores, and I - J, while theta is averaged.
@@ -172,6 +175,8 @@ pub struct Found<'a> {
     pub posterior_error: Option<f64>,
     /// The mean number of leapfrog steps of a trajectory.
     pub leaps: u32,
+    /// The component of theta that goes to infinity, if one does.
+    pub runs_away: Option<usize>,
 }
 
 /// The sizes that the arrays depend on.
@@ -266,6 +271,8 @@ macro_rules! arrays {
             window_start,
             window_halves,
             window_products,
+            origin,
+            score,
             score_sums,
             estimate,
             mc_error,
@@ -302,6 +309,8 @@ macro_rules! arrays {
             ("auto.window_start", Per::Theta, window_start, None),
             ("auto.window_halves", Per::Theta, window_halves, None),
             ("auto.window_products", Per::Other, window_products, None),
+            ("auto.origin", Per::Theta, origin, None),
+            ("auto.score", Per::Theta, score, None),
             ("auto.score_sums", Per::Other, score_sums, None),
             ("auto.estimate", Per::Theta, estimate, None),
             ("auto.mc_error", Per::Theta, mc_error, None),
@@ -350,6 +359,8 @@ impl Memory {
             window_start: zeros(d),
             window_halves: zeros(2 * d),
             window_products: zeros(d * d),
+            origin: zeros(d),
+            score: zeros(d),
             score_sums: zeros(n * d),
             estimate: zeros(d),
             mc_error: unknown(d),
@@ -378,7 +389,7 @@ impl Memory {
             w.saturating_mul(3),
             groups.saturating_mul(1 + n),
             n.saturating_mul(2 * d + watched),
-            d.saturating_mul(4 * d + 10),
+            d.saturating_mul(4 * d + 12),
             watched.saturating_mul(2 + products * d),
             groups.saturating_mul(products * d),
             d.saturating_mul(3 * (MAX_BATCHES as u128 + 3)),
@@ -412,6 +423,7 @@ impl Memory {
             worst: progress.worst,
             posterior_error: progress.posterior_error,
             leaps: progress.leaps,
+            runs_away: progress.runs_away.map(|j| j as usize),
         }
     }
 
@@ -422,6 +434,8 @@ impl Memory {
             (progress.stage, progress.began) = (stage, began);
             (progress.next_check, progress.worst, progress.dropped) = (next_check, worst, 0);
             (progress.verdict, progress.advice, progress.unchecked) = (None, None, false);
+            // What a search found to run away at its end is not held while it goes on.
+            progress.runs_away = progress.runs_away.filter(|_| stage != Stage::Search);
             progress.taken_back = true;
             self.estimate.fill(0.0);
             let Memory { mc_error, se, se_mc_error, share, covariance, .. } = self;

@@ -12,7 +12,7 @@ mod posterior;
 mod search;
 mod sweep;
 
-pub use assess::{Assessment, assess, can_assess};
+pub use assess::{Assessment, assess, can_assess, runs_away};
 pub use evidence::{LogLikelihood, log_likelihood};
 pub use memory::{Found, Memory, Progress, Sizes, Stage};
 pub use posterior::Watched;
@@ -191,6 +191,7 @@ impl<'m, F: Real> Fitter<'m, F> {
             }
         }
         memory.window_start.copy_from_slice(&state.theta);
+        memory.origin.copy_from_slice(&state.theta);
         memory.progress.evaluations = 1.0;
         Ok(())
     }
@@ -247,7 +248,17 @@ impl<'m, F: Real> Fitter<'m, F> {
             Some(metric) => metric,
             None => Metric::new(&self.information, &self.scatter, self.sizes.d_theta),
         };
-        let step = self.theta_step(state, memory, &metric)?;
+        let step = match self.theta_step(state, memory, &metric) {
+            Ok(step) => step,
+            Err(ModelError::Stopped) => return Err(ModelError::Stopped),
+            Err(error) => {
+                // A component that has leapt out of all bounds takes the numbers with it.
+                let Some(j) = self.leapt_away(state, memory).filter(|_| searching) else { return Err(error) };
+                memory.progress.evaluations += evaluations;
+                self.end_runaway(state, memory, j);
+                return Ok(());
+            }
+        };
         evaluations += step.evaluations;
 
         // From here on nothing can stop: what was found becomes true.

@@ -6,6 +6,8 @@ use super::memory::{Memory, Sizes, Stage};
 use super::metric::{FLOOR, Metric};
 use super::{Fitter, ThetaStep, WINDOW, set_apart};
 use crate::blocks::for_each;
+use crate::printable::Number;
+use crate::sentence::foreign;
 use crate::{Real, State};
 
 /// Sweeps at the beginning of a window that are not judged.
@@ -19,6 +21,12 @@ const STUCK: f64 = 0.02;
 /// A component that moves by more than this in a window at no change of the likelihood runs away: on the scale of a logarithm,
 /// what it stands for changes twenty times.
 const RUNS_AWAY: f64 = 3.0;
+
+/// A component that has moved by more than this in a search that comes to no end, and that the likelihood drives further, has no
+/// maximum in sight: what a logarithm stands for has changed more than a hundred times.
+const FAR: f64 = 5.0;
+/// So many windows are long enough for Newton steps to find a maximum that there is.
+const PATIENCE: u64 = 4;
 
 /// The acceptance that step sizes aim at.
 fn target(leaps: u32) -> f64 {
@@ -62,6 +70,7 @@ impl<F: Real> Fitter<'_, F> {
             add_variances(&self.sweeper.grad, n, d_x, &mut memory.grad_spread);
         }
         memory.scores.copy_from_slice(&centred);
+        memory.score.copy_from_slice(&step.score);
         let way: Vec<f64> = state.theta.iter().zip(&memory.window_start).map(|(t, s)| t - s).collect();
         let half = if in_window <= WINDOW / 2 { 0 } else { d };
         memory.window_halves[half..half + d].iter_mut().zip(&way).for_each(|(sum, w)| *sum += w);
@@ -116,6 +125,18 @@ impl<F: Real> Fitter<'_, F> {
     /// Ends a search that found nothing: the posterior is sampled where theta is.
     fn give_up_search(&mut self, state: &State<F>, memory: &mut Memory) {
         memory.estimate.copy_from_slice(&state.theta);
+        if let Some(j) = self.runs_off(state, memory) {
+            let way = self.way_of(state, memory, j);
+            self.say_runaway(
+                memory,
+                j,
+                format!(
+                    "{way} and the likelihood still rises with it, as where it has no bound (a scale that closes in on a datum) or none but infinity; bound that parameter, or leave out what it stands for"
+                ),
+            );
+            self.start_sampling(state, memory);
+            return;
+        }
         memory.progress.verdict = Some("still-moving".into());
         memory.progress.advice = Some(format!(
             "theta was still moving after {} sweeps; start nearer with `init-theta`, or allow more with `max-evaluations={}`",
@@ -123,6 +144,58 @@ impl<F: Real> Fitter<'_, F> {
             (4.0 * self.max_evaluations) as u64
         ));
         self.start_sampling(state, memory);
+    }
+
+    /// The component that has gone farthest where the likelihood drives it on, and where a Newton step would take it farther than
+    /// it has come.
+    fn runs_off(&self, state: &State<F>, memory: &Memory) -> Option<usize> {
+        let d = self.sizes.d_theta;
+        let way = |j: usize| state.theta[j] - memory.origin[j];
+        let far = |j: &usize| {
+            let (way, curvature) = (way(*j), memory.information[j * d + j] - memory.scatter[j * d + j]);
+            let slope = memory.score[*j] * way.signum();
+            way.abs() > FAR && slope > 0.1 && slope > curvature * way.abs()
+        };
+        let farthest = (0..d).filter(far).max_by(|a, b| way(*a).abs().total_cmp(&way(*b).abs()));
+        farthest.filter(|_| memory.progress.windows >= PATIENCE && !memory.progress.fixed)
+    }
+
+    /// The component that has left every reasonable range, if one has.
+    pub(super) fn leapt_away(&self, state: &State<F>, memory: &Memory) -> Option<usize> {
+        let way = |j: &usize| (state.theta[*j] - memory.origin[*j]).abs();
+        let farthest = (0..self.sizes.d_theta).max_by(|a, b| way(a).total_cmp(&way(b)));
+        farthest.filter(|j| way(j) > 10.0 * FAR + memory.origin[*j].abs() && !memory.progress.fixed)
+    }
+
+    /// Ends a search in which a component has left every range: the posterior is sampled where the window began.
+    pub(super) fn end_runaway(&mut self, state: &mut State<F>, memory: &mut Memory, j: usize) {
+        let way = self.way_of(state, memory, j);
+        self.sweeper.forget();
+        state.theta.copy_from_slice(&memory.window_start);
+        memory.estimate.copy_from_slice(&memory.window_start);
+        self.say_runaway(
+            memory,
+            j,
+            format!(
+                "{way}, where nothing can be computed any more, as the likelihood rises without bound; the estimates are those of before: bound that parameter, or leave out what it stands for"
+            ),
+        );
+        self.start_sampling(state, memory);
+        memory.progress.ended = None; // whatever is asked for, there is no way on from here
+    }
+
+    fn say_runaway(&self, memory: &mut Memory, j: usize, advice: String) {
+        let progress = &mut memory.progress;
+        (progress.verdict, progress.advice) = (Some("runaway".into()), Some(advice));
+        progress.runs_away = Some(j as u32);
+    }
+
+    /// How far a component has come, in words.
+    fn way_of(&self, state: &State<F>, memory: &Memory, j: usize) -> String {
+        let name = foreign(&self.sweeper.model.theta_names()[j]);
+        let [from, to] =
+            [memory.origin[j], state.theta[j]].map(|v| Number(format!("{v:.2e}").parse().unwrap_or(v)));
+        format!("{name} has gone from {from} to {to}")
     }
 
     /// Copies other particles of the group over those that do not move: from far away a tail may hold them for ever.

@@ -243,6 +243,18 @@ impl<F: Real> Judge<'_, F> {
                 false => "",
             };
             let names = self.model.theta_names();
+            // A search from the estimate tells what is on its way from what has nowhere to arrive.
+            if let Some(j) = self.assessment.and_then(|a| a.runs_away) {
+                let (name, to) = (foreign(&names[j]), rounded(self.state.theta[j]));
+                let up = d.drift.get(j).copied().flatten().unwrap_or(drift) > 0.0;
+                return finding(
+                    "runaway",
+                    format!(
+                        "{name} came to {to} and has nowhere to arrive: a search from the estimate goes on to {}; bound that parameter, or leave out what it stands for",
+                        if up { "infinity" } else { "minus infinity" }
+                    ),
+                );
+            }
             let name = foreign(&names[i]);
             let advice = format!(
                 "{name} was still moving after burn-in (its second half lies {:.1} standard deviations from its first); run again with `steps={more}` or more{faster}",

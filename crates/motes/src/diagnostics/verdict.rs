@@ -157,6 +157,12 @@ impl Diagnostics {
         }
     }
 
+    /// Whether theta was still moving at the end of a run of given steps.
+    pub fn is_moving<F: Real>(state: &State<F>) -> bool {
+        let batches = &state.batches;
+        (0..batches.width()).any(|i| batches.drift(i).is_some_and(|drift| drift.abs() > DRIFT))
+    }
+
     /// The component of theta that drifted most, by its number, and how far.
     pub fn worst_drift(&self) -> Option<(usize, f64)> {
         let known = self.drift.iter().enumerate().filter_map(|(i, drift)| Some((i, (*drift)?)));

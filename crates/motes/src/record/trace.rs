@@ -17,20 +17,24 @@ pub struct TraceFile {
     _run: Option<File>,
 }
 
+/// Makes a directory, or takes one that is empty but for what a false start has left.
+pub fn make_directory(run: &Path) -> Result<(), Error> {
+    match fs::read_dir(run) {
+        Ok(mut entries) => match entries.any(|e| !e.is_ok_and(|e| is_false_start(&e))) {
+            true => Err(not_empty(run)),
+            false => Ok(()),
+        },
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            fs::create_dir_all(run).map_err(Error::write(run))
+        }
+        Err(e) => Err(Error::write(run)(e)),
+    }
+}
+
 impl TraceFile {
     /// Makes a run directory, or takes an empty one, and opens its trace.
     pub fn claim(run: &Path) -> Result<Self, Error> {
-        match fs::read_dir(run) {
-            Ok(entries) => {
-                if entries.into_iter().any(|e| !e.is_ok_and(|e| is_false_start(&e))) {
-                    return Err(not_empty(run));
-                }
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                fs::create_dir_all(run).map_err(Error::write(run))?;
-            }
-            Err(e) => return Err(Error::write(run)(e)),
-        }
+        make_directory(run)?;
         let trace = Self::open(run)?;
         match trace.bytes {
             0 => Ok(trace),
