@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use crate::blocks::{PerWorker, for_each, for_each2, for_each5, sum_slots};
-use crate::kit::max_abs;
 use crate::noise::{Noise, Purpose};
 use crate::rows::{Blocks, Numbers, evaluate_rows};
 use crate::simd::dispatch;
@@ -390,18 +389,16 @@ impl<F: Real> Here<'_, F> {
                 row.iter_mut().zip(scale).for_each(|(step, scale)| *step = F::of(length * scale));
             }
         }
-        for ((energy, density), v) in energy.iter_mut().zip(density).zip(v.chunks_exact(d)) {
-            *energy = density - kinetic(v);
-        }
+        add_kinetic(v, d, &mut energy[..len / d], density);
         z.copy_from_slice(x);
         g.copy_from_slice(grad);
         let dead = &mut dead[..len / d];
         dead.fill(false);
         for leap in 1..=kernel.leaps {
             kick_and_drift(v, z, g, step);
-            if !within::<F>(z) {
+            if !within(z, F::LIMIT) {
                 let rows = z.chunks_exact(d).zip(&mut *dead);
-                rows.for_each(|(z, dead)| *dead |= !within::<F>(z));
+                rows.for_each(|(z, dead)| *dead |= !within(z, F::LIMIT));
             }
             // What has left goes on from where it began: the model need not answer there again.
             for i in (0..dead.len()).filter(|i| dead[*i]) {
@@ -426,13 +423,19 @@ impl<F: Real> Here<'_, F> {
         let d = self.model.d_x();
         let uniforms = &mut worker.uniforms[..density.len()];
         self.numbers.uniforms(accept, k, uniforms);
-        let finite = max_abs(&worker.g[..x.len()]).is_finite();
-        for (i, chance) in chance.iter_mut().enumerate() {
-            let row = i * d..(i + 1) * d;
-            let log_ratio = worker.density[i] - kinetic(&worker.v[row.clone()]) - worker.energy[i];
-            let gone =
-                worker.dead[i] || log_ratio.is_nan() || !(finite || max_abs(&worker.g[row]).is_finite());
-            *chance = if gone { f64::NEG_INFINITY } else { log_ratio.min(0.0) };
+        // log p(z) - |v'|^2 / 2 - (log p(x) - |v|^2 / 2)
+        add_kinetic(&worker.v[..x.len()], d, chance, &worker.density);
+        for (chance, energy) in chance.iter_mut().zip(&worker.energy) {
+            let log_ratio = *chance - energy;
+            let capped = if log_ratio < 0.0 { log_ratio } else { 0.0 };
+            *chance = if log_ratio.is_nan() { f64::NEG_INFINITY } else { capped };
+        }
+        for i in (0..chance.len()).filter(|i| worker.dead[*i]) {
+            chance[i] = f64::NEG_INFINITY;
+        }
+        if !within(&worker.g[..x.len()], f64::MAX) {
+            let rows = chance.iter_mut().zip(worker.g.chunks_exact(d));
+            rows.filter(|(_, g)| !within(g, f64::MAX)).for_each(|(chance, _)| *chance = f64::NEG_INFINITY);
         }
         exp_f64(chance);
         if d == 1 {
@@ -541,12 +544,33 @@ impl<F: Real> Worker<F> {
     }
 }
 
-fn within<F: Real>(z: &[F]) -> bool {
-    max_abs(z) <= F::LIMIT
+dispatch! {
+    /// Whether no number is larger than the limit, or none at all.
+    fn within<F: Real>(z: &[F], limit: f64) -> bool = within_kernel
 }
 
-fn kinetic<F: Real>(v: &[F]) -> f64 {
-    0.5 * v.iter().map(|v| v.f64() * v.f64()).sum::<f64>()
+#[inline(always)]
+fn within_kernel<F: Real, const FMA: bool>(z: &[F], limit: f64) -> bool {
+    // NaN is not below the limit. All are looked at: an early end would not be vectorised.
+    z.iter().fold(true, |inside, v| inside & (v.f64().abs() <= limit))
+}
+
+dispatch! {
+    /// The log density of each row less its kinetic energy |v|^2 / 2.
+    fn add_kinetic<F: Real>(v: &[F], d: usize, energy: &mut [f64], density: &[f64]) = add_kinetic_kernel
+}
+
+#[inline(always)]
+fn add_kinetic_kernel<F: Real, const FMA: bool>(v: &[F], d: usize, energy: &mut [f64], density: &[f64]) {
+    if d == 1 {
+        for ((energy, density), v) in energy.iter_mut().zip(density).zip(v) {
+            *energy = density - 0.5 * v.f64() * v.f64();
+        }
+        return;
+    }
+    for ((energy, density), v) in energy.iter_mut().zip(density).zip(v.chunks_exact(d)) {
+        *energy = density - 0.5 * v.iter().map(|v| v.f64() * v.f64()).sum::<f64>();
+    }
 }
 
 dispatch! {
