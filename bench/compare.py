@@ -7,10 +7,12 @@ import argparse, datetime, json, os, re, shutil, statistics, subprocess, sys, te
 from dataclasses import dataclass
 from pathlib import Path
 
+import auto
+
 HERE = Path(__file__).resolve().parent
 OUT = HERE / 'out'
 THREADS = 2
-SECTIONS = ['toy', 'logistic', 'bnn', 'generator', 'start', 'normals', 'limits']
+SECTIONS = ['toy', 'logistic', 'bnn', 'generator', 'start', 'auto', 'normals', 'limits']
 NOT_YET = 'not there yet'
 
 
@@ -35,8 +37,8 @@ def cases():
     small = [f'--normal {n} --unroll {u}'.split() for n in ('erfinv', 'hash') for u in (1, 8)]
     pgd = [f'--normal {v}'.split() for v in ('erfinv', 'hash', 'hash --unroll 4', 'hash --layout ND', 'hash --layout ND --unroll 4')]
     hierarchical = [
-        ('PGD D=10,000 N=1000 K=100', 'scale', 2.5, ['--dim', 10000, '--particles', 1000, '--steps', 100, '--step-size', 1e-4], [['--normal', 'hash']], 2),
-        ('PGD D=100 N=10 K=300', 'fig1', 3, ['--dim', 100, '--particles', 10, '--steps', 300, '--step-size', 2 / 102], small, 25),
+        ('PGD D=10,000 N=1000 K=100', 'scale', 2.5, ['--algorithm', 'pgd', '--dim', 10000, '--particles', 1000, '--steps', 100, '--step-size', 1e-4], [['--normal', 'hash']], 2),
+        ('PGD D=100 N=10 K=300', 'fig1', 3, ['--algorithm', 'pgd', '--dim', 100, '--particles', 10, '--steps', 300, '--step-size', 2 / 102], small, 25),
         ('PMGD D=1 N=100 K=20,000', 'fig2', 3, ['--algorithm', 'pmgd', '--dim', 1, '--particles', 100, '--steps', 20000, '--step-size', 0.015], small, 15),
     ]
     for name, peer, asked, flags, variants, reps in hierarchical:
@@ -176,7 +178,7 @@ def start(motes):
         verdict = f"< {asked} | {'yes' if row['median_ms'] < asked else 'NO'}" if asked else ' | '
         print(f"| {name}: `{command}` | {digits(row['least_ms'])} | {digits(row['median_ms'])} | {verdict} |", flush=True)
 
-    for name, flags in [('a small fit (300 steps)', ['--steps', 300]), ('the default fit (5000 steps)', [])]:
+    for name, flags in [('a small fit (300 steps)', ['--algorithm', 'pgd', '--steps', 300]), ('the default number of steps (5000)', ['--algorithm', 'pgd'])]:
         measure(name, ' '.join(['motes fit hierarchical', *map(str, flags)]), 100, lambda: fit(motes, ['hierarchical', *flags])[1])
     with tempfile.TemporaryDirectory(dir=OUT, prefix='run-') as folder:
         subprocess.run([motes, 'fit', 'hierarchical', '--quiet', '--out', folder], check=True)
@@ -255,7 +257,7 @@ def limits(motes, rates):
     steps = 20_000  # short, to fit between disturbances
     for name, flags in [('pgd', []), ('pgd without trace', ['--trace-every', steps]), ('pgd without trace and averages', ['--trace-every', steps, '--burn-in', steps - 1]),
                         ('pmgd', ['--algorithm', 'pmgd']), ('pmgd without trace and averages', ['--algorithm', 'pmgd', '--trace-every', steps, '--burn-in', steps - 1])]:
-        flags = ['hierarchical', '--dim', 1, '--particles', 1, '--steps', steps, '--precision', 'f32', '--step-size', 0.015, *flags]
+        flags = ['hierarchical', '--dim', 1, '--particles', 1, '--steps', steps, '--precision', 'f32', '--step-size', 0.015, *(flags if 'pmgd' in flags else ['--algorithm', 'pgd', *flags])]
         ns = 1e9 / steps * min(fit(motes, flags)[0] for _ in range(40))
         rows[f'step ns, {name}'] = ns
         print(f'| {name} | {ns:.0f} |', flush=True)
@@ -268,7 +270,7 @@ def main():
     ap.add_argument('sections', nargs='*', choices=[[], *SECTIONS], help='default: all but limits')
     ap.add_argument('--motes', required=True, type=Path, help='the binary')
     ap.add_argument('--rounds', type=int, default=3)
-    ap.add_argument('--only', default='', metavar='REGEX', help='of the comparisons only those whose name and precision match')
+    ap.add_argument('--only', default='', metavar='REGEX', help='of the comparisons only those whose name and precision match; of auto its parts grid, numpyro, times')
     a = ap.parse_args()
     sections = a.sections or [s for s in SECTIONS if s != 'limits']
     OUT.mkdir(exist_ok=True)
@@ -286,6 +288,11 @@ def main():
         result['generator'] = generator(a.rounds)
     if 'start' in sections:
         result['start'] = start(motes)
+    if 'auto' in sections:
+        root = HERE.parent
+        parts = dict(grid=lambda: auto.grid(root), numpyro=lambda: auto.numpyro(root, OUT, a.rounds),
+                     times=lambda: auto.times(lambda flags: fit(motes, flags), root, OUT, a.rounds))
+        result['auto'] = {name: part() for name, part in parts.items() if re.search(a.only, name)}
     if 'normals' in sections:
         result['normals'] = normals()
     if 'limits' in sections:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Motes beside its peers, back to back. `bench/run.sh [toy|logistic|bnn|generator|start|normals|limits]...`; all but limits by default.
+# Motes beside its peers, back to back. `bench/run.sh [toy|logistic|bnn|generator|start|auto|normals|limits]...`; all but limits by default.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -174,10 +174,23 @@ impl Rows for TwoParameters {
     }
 }
 
+/// Name, persons, items.
+const SIZES: [(&str, usize, usize); 3] = [("irt-40", 500, 20), ("irt-100", 300, 50), ("irt-200", 300, 100)];
+
+fn of_size((name, persons, items): (&'static str, usize, usize)) -> TwoParameters {
+    TwoParameters::new(name, persons, items, items as u64)
+}
+
+/// The data of one of them: 1 for a solved item, else 0, one person after the other.
+pub fn answers(name: &str) -> Vec<f64> {
+    let size = SIZES.into_iter().find(|(n, ..)| *n == name).expect("a case of that name");
+    of_size(size).solved
+}
+
 pub fn cases() -> Vec<Case> {
-    [("irt-40", 500, 20), ("irt-100", 300, 50), ("irt-200", 300, 100)]
-        .map(|(name, persons, items)| {
-            let model = TwoParameters::new(name, persons, items, items as u64);
+    SIZES
+        .map(|size| {
+            let (model, items) = (of_size(size), size.2);
             let truth = model.truth();
             Case { slow: items > 50, ..case(model, Some(truth), Expect::Right) }
         })

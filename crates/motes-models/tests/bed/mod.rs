@@ -7,7 +7,7 @@ mod factor;
 mod gaussian;
 pub mod glmm;
 mod heavy;
-mod irt;
+pub mod irt;
 mod lmm;
 mod mixed;
 pub mod numeric;
