@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use motes::algorithms::AUTO;
-use motes::sentence::foreign_path;
 use motes::settings::{InitParticles, Preconditioner};
 use motes::{Model, Real, Settings};
 use serde_json::Value;
 
 use super::{Logistic, Options as Prior, Prediction, predict};
 use crate::data::remember::Remember;
-use crate::data::rows::{self, RowOptions, prepare};
-use crate::data::{self, Classification, wisconsin};
+use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
+use crate::data::{Classification, Coding, LabelledRows, wisconsin};
 use crate::options::{Flag, Table};
 use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Predictor, Problem, read};
 
@@ -79,7 +78,7 @@ impl registry::Entry for Entry {
             Given::Options => Regression::read(options)?,
             Given::Rows(rows) => {
                 let given = Some(rows.clone());
-                Regression { given, ..Regression::of(rows, options, "the data", String::new())? }
+                Regression { given, ..Regression::of(Source::given(rows), options)? }
             }
             _ => {
                 return Err("logistic regression takes rows with labels; give X and y".into());
@@ -106,27 +105,26 @@ struct Regression {
     notes: Vec<String>,
     remember: Remember,
     /// Rows that were given in memory.
-    given: Option<Classification>,
+    given: Option<LabelledRows>,
+    /// What came through pipes.
+    kept: Kept,
 }
 
 impl Regression {
     fn read(options: Options) -> Result<Self, Error> {
         let mut options = options;
-        let (bytes, name) = match &options.data {
-            Some(path) => (read(path)?, foreign_path(path)),
+        let source = match &options.data {
+            Some(path) => Source::of_table(path, read(path)?, &options.rows, 2)?,
             None => {
                 let drop = || wisconsin::DROP.iter().map(|s| s.to_string()).collect();
                 options.rows.drop = Some(options.rows.drop.unwrap_or_else(drop));
-                (wisconsin::BYTES.to_vec(), wisconsin::NAME.to_string())
+                Source::embedded(wisconsin::BYTES, wisconsin::NAME, &options.rows)?
             }
         };
-        let table = data::read_table(&bytes, &name)?;
-        let drop = options.rows.drop.as_deref().unwrap_or_default();
-        let all = data::classification(&table, options.rows.target.as_deref(), drop)?;
-        Regression::of(all, options, &name, data::sha256(&bytes))
+        Regression::of(source, options)
     }
 
-    fn of(all: Classification, options: Options, name: &str, digest: String) -> Result<Self, Error> {
+    fn of(source: Source, options: Options) -> Result<Self, Error> {
         let standard = Prior::default();
         let prior = Prior {
             prior_variance: options.prior_variance.unwrap_or(standard.prior_variance),
@@ -134,10 +132,9 @@ impl Regression {
         };
         prior.check()?;
         let mut notes = Vec::new();
-        let prepared = prepare(all, options.rows, name, digest, &mut notes)?;
-        let all = prepared.all;
-        let (train, test) = (all.select(&prepared.split.train), all.select(&prepared.split.test));
-        let test = (test.rows() > 0).then_some(test);
+        let prepared = prepare(source, options.rows, &mut notes)?;
+        let train = prepared.train;
+        let test = (prepared.test.rows() > 0).then_some(prepared.test);
         let (train_rows, test_rows) = (train.rows(), test.as_ref().map_or(0, |t| t.rows()));
         let inputs = train.feature_names.len();
         notes.push(format!("{train_rows} rows to train on, {test_rows} to test on, {inputs} features"));
@@ -148,11 +145,12 @@ impl Regression {
             target: train.target.clone(),
             classes: train.classes.clone(),
             features: train.feature_names.clone(),
+            columns: prepared.coding,
             moments: prepared.moments,
             intercept: prior.intercept,
             train_rows,
             test_rows,
-            rows_dropped: all.rows_dropped,
+            rows_dropped: train.rows_dropped,
         };
         let options = Options {
             rows: prepared.options,
@@ -160,8 +158,8 @@ impl Regression {
             prior_variance: Some(prior.prior_variance),
             intercept: Some(prior.intercept),
         };
-        let (sha256, given) = (prepared.sha256, None);
-        Ok(Regression { train, test, prior, options, sha256, notes, remember, given })
+        let (sha256, kept, given) = (prepared.sha256, prepared.kept, None);
+        Ok(Regression { train, test, prior, options, sha256, notes, remember, given, kept })
     }
 
     fn build<F: Real>(&self) -> Result<Arc<dyn Model<F>>, Error> {
@@ -203,7 +201,10 @@ impl Problem for Regression {
     }
 
     fn place(&self, dir: &Path) -> Result<Option<Placed>, Error> {
-        self.given.as_ref().map(|rows| rows::placed(rows, dir)).transpose()
+        match &self.given {
+            Some(rows) => rows::placed(rows, dir).map(Some),
+            None => rows::place_kept(&self.kept, &self.sha256, dir),
+        }
     }
 }
 
@@ -223,8 +224,8 @@ impl Predictor for Rows {
         &self.0.classes
     }
 
-    fn columns(&self) -> &[String] {
-        &self.0.features
+    fn columns(&self) -> &Coding {
+        &self.0.columns
     }
 
     fn coordinates(&self) -> Option<Vec<String>> {
