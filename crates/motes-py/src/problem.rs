@@ -76,8 +76,12 @@ impl Problem {
         names: Vec<String>,
         target: String,
     ) -> PyResult<Self> {
-        let rows =
-            LabelledRows::of_frame(frame(&features, levels, names), labels.as_array().to_vec(), target, classes);
+        let rows = LabelledRows::of_frame(
+            frame(&features, levels, names),
+            labels.as_array().to_vec(),
+            target,
+            classes,
+        );
         let problem = Problem::loaded(py, model, options_from(model, options)?, Given::Rows(rows))?;
         // A model that cannot be built is refused now, not when it is fitted.
         py.detach(|| problem.kind.posed(&Trouble::default()).double(&any()))

@@ -184,7 +184,13 @@ impl Network {
         };
         let names: Vec<String> = classes.iter().map(u8::to_string).collect();
         let notes = vec![format!("images of {} as classes 0 to {}", names.join(", "), names.len() - 1)];
-        let columns = Columns { target: "label".into(), classes: names, features: Vec::new(), coding: Coding::default(), dropped: 0 };
+        let columns = Columns {
+            target: "label".into(),
+            classes: names,
+            features: Vec::new(),
+            coding: Coding::default(),
+            dropped: 0,
+        };
         let rows = RowOptions {
             test_fraction: Some(test_fraction),
             split_seed: Some(split_seed),
@@ -261,7 +267,17 @@ impl Network {
             rows_dropped: dropped,
         };
         let options = Options { hidden: Some(hidden), products: Some(products), ..options };
-        Ok(Network { task, hidden, products, options, sha256, notes, remember, given: None, kept: Kept::new() })
+        Ok(Network {
+            task,
+            hidden,
+            products,
+            options,
+            sha256,
+            notes,
+            remember,
+            given: None,
+            kept: Kept::new(),
+        })
     }
 
     fn build<F: Real>(&self) -> Result<Arc<dyn Model<F>>, Error> {

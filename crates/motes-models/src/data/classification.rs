@@ -158,8 +158,12 @@ pub fn labelled(
         }
         if is_index(table, c) {
             notes.push(match name.is_empty() {
-                true => format!("{}: the first column has no name and was left out, as an index", table.name()),
-                false => format!("{}: column {} counts the rows and was left out", table.name(), quoted(name)),
+                true => {
+                    format!("{}: the first column has no name and was left out, as an index", table.name())
+                }
+                false => {
+                    format!("{}: column {} counts the rows and was left out", table.name(), quoted(name))
+                }
             });
             continue;
         }

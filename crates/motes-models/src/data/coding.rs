@@ -70,10 +70,7 @@ impl Reference {
             return Ok(Reference { column: column.into(), level: level.into() });
         }
         let Some((column, _)) = cuts().next() else {
-            return Err(DataError(format!(
-                "`reference={}` names no level; write COLUMN=LEVEL",
-                shown(text)
-            )));
+            return Err(DataError(format!("`reference={}` names no level; write COLUMN=LEVEL", shown(text))));
         };
         let remedy = match did_you_mean(column, columns.iter().map(String::as_str)) {
             Some(name) => format!("did you mean {}?", quoted(name)),
@@ -118,7 +115,8 @@ impl Coding {
         match constant[..] {
             [] => {}
             [one] => notes.push(format!("column {} is constant and was left out", quoted(one))),
-            _ => notes.push(format!("columns {} are constant and were left out", list(constant.iter().copied()))),
+            _ => notes
+                .push(format!("columns {} are constant and were left out", list(constant.iter().copied()))),
         }
         if coding.columns.iter().all(|column| column.constant) {
             return Err(DataError(
@@ -142,7 +140,12 @@ impl Coding {
 
     /// All numbers, by their columns' names.
     pub fn of_numbers(names: &[String]) -> Coding {
-        Coding { columns: names.iter().map(|name| Coded { name: name.clone(), levels: None, constant: false }).collect() }
+        Coding {
+            columns: names
+                .iter()
+                .map(|name| Coded { name: name.clone(), levels: None, constant: false })
+                .collect(),
+        }
     }
 
     /// The names of the features.
@@ -167,7 +170,13 @@ impl Coding {
     }
 
     /// The features of the given rows, none of which misses a value; columns are found by their names.
-    pub fn features(&self, frame: &Frame, rows: &[usize], unknown: Unknown, file: &str) -> Result<Features, DataError> {
+    pub fn features(
+        &self,
+        frame: &Frame,
+        rows: &[usize],
+        unknown: Unknown,
+        file: &str,
+    ) -> Result<Features, DataError> {
         let d = self.names().len();
         room_for(
             8 * d as u128 * rows.len() as u128,
@@ -177,7 +186,10 @@ impl Coding {
         )?;
         let column = |name: &str| {
             frame.columns.iter().find(|column| column.name == name).ok_or_else(|| {
-                DataError(format!("{file} has no column {} as the fitted model asks for; add it", quoted(name)))
+                DataError(format!(
+                    "{file} has no column {} as the fitted model asks for; add it",
+                    quoted(name)
+                ))
             })
         };
         let parts = self
@@ -192,7 +204,9 @@ impl Coding {
         }
         let occurs = |(name, word): &(String, String)| {
             frame.columns.iter().any(|c| match &c.values {
-                Values::Words(words) if c.name == *name => rows.iter().any(|row| words.word(*row) == Some(word)),
+                Values::Words(words) if c.name == *name => {
+                    rows.iter().any(|row| words.word(*row) == Some(word))
+                }
                 _ => false,
             })
         };
@@ -200,7 +214,11 @@ impl Coding {
         if unknown == Unknown::Refuse && !strange.is_empty() {
             return Err(refuse_unknown(&strange, self, file));
         }
-        let mut out = Features { features: Vec::with_capacity(d * rows.len()), rows: Vec::with_capacity(rows.len()), unknown: strange };
+        let mut out = Features {
+            features: Vec::with_capacity(d * rows.len()),
+            rows: Vec::with_capacity(rows.len()),
+            unknown: strange,
+        };
         for &row in rows {
             let start = out.features.len();
             let known = parts.iter().all(|part| part.push(row, unknown, &mut out.features));
@@ -214,8 +232,11 @@ impl Coding {
 }
 
 fn refuse_unknown(strange: &[(String, String)], coding: &Coding, file: &str) -> DataError {
-    let said: Vec<String> =
-        strange.iter().take(6).map(|(column, word)| format!("{} in column {}", quoted(word), quoted(column))).collect();
+    let said: Vec<String> = strange
+        .iter()
+        .take(6)
+        .map(|(column, word)| format!("{} in column {}", quoted(word), quoted(column)))
+        .collect();
     let more = if strange.len() > 6 { format!(" and {} more", strange.len() - 6) } else { String::new() };
     let known = coding.columns.iter().find(|c| c.name == strange[0].0).and_then(|c| c.levels.as_ref());
     let known = known.map_or(String::new(), |levels| list(levels.iter().map(String::as_str)));

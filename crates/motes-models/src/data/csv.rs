@@ -201,8 +201,9 @@ impl Table {
         self.starts.push(start);
         for cell in record {
             self.text.push_str(cell.trim());
-            let end = u32::try_from(self.text.len() - start)
-                .map_err(|_| DataError(format!("{}, line {line}: the row is too long; check its quotes", self.name)))?;
+            let end = u32::try_from(self.text.len() - start).map_err(|_| {
+                DataError(format!("{}, line {line}: the row is too long; check its quotes", self.name))
+            })?;
             self.ends.push(end);
         }
         self.lines.push(line);
@@ -279,7 +280,7 @@ impl Table {
 }
 
 /// A value in quotes, short and on one line.
-pub(super) fn quoted(value: &str) -> String {
+pub(crate) fn quoted(value: &str) -> String {
     format!("'{}'", shown(value))
 }
 

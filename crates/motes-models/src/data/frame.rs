@@ -189,8 +189,10 @@ struct Found {
 fn numeric(table: &Table, columns: &[(usize, Kind)]) -> Vec<Found> {
     const BLOCK: usize = 512;
     let room = |kind| if kind == Kind::Words { 0 } else { table.rows() };
-    let mut found: Vec<Found> =
-        columns.iter().map(|(_, kind)| Found { values: Vec::with_capacity(room(*kind)), odd: None }).collect();
+    let mut found: Vec<Found> = columns
+        .iter()
+        .map(|(_, kind)| Found { values: Vec::with_capacity(room(*kind)), odd: None })
+        .collect();
     for start in (0..table.rows()).step_by(BLOCK) {
         for (&(column, kind), found) in columns.iter().zip(&mut found) {
             if found.odd.is_some() || kind == Kind::Words {
@@ -284,9 +286,10 @@ impl Refused<'_> {
             Instead::Choose => "choose another column with `target`".into(),
             Instead::Nothing => String::new(),
         };
-        let infinite = self.columns.iter().any(|(_, wrong)| {
-            matches!(wrong, Wrong::Cell(text) if text.ends_with("finite number"))
-        });
+        let infinite = self
+            .columns
+            .iter()
+            .any(|(_, wrong)| matches!(wrong, Wrong::Cell(text) if text.ends_with("finite number")));
         let mend = match (one, infinite) {
             (true, true) => "correct it, or write ? if it is missing",
             (true, false) => "correct it",
@@ -318,7 +321,8 @@ fn is_date(word: &str) -> bool {
     let day = word.split([' ', 'T']).next().unwrap_or(word);
     ['-', '/', '.'].iter().any(|mark| {
         let parts: Vec<&str> = day.split(*mark).collect();
-        parts.len() == 3 && parts.iter().all(|p| (1..=4).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_digit()))
+        parts.len() == 3
+            && parts.iter().all(|p| (1..=4).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_digit()))
     })
 }
 

@@ -21,6 +21,7 @@ pub use classification::{
     Classification, LabelledRows, MOST_CLASSES, classification, column, features, labelled, labelled_like,
 };
 pub use coding::{Coded, Coding, Features, Reference, Unknown};
+pub(crate) use csv::quoted;
 pub use csv::{Table, read_table};
 pub use frame::{Column, Frame, Kind, Values, Words};
 pub use idx::{

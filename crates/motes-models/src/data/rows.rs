@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::csv::{quoted, shown};
 use super::{
-    Classification, Coding, Column, DataError, LabelledRows, Moments, Reference, Split, Unknown, Values, is_pipe,
-    labelled, labelled_like, read_table, sha256, train_test_split,
+    Classification, Coding, Column, DataError, LabelledRows, Moments, Reference, Split, Unknown, Values,
+    is_pipe, labelled, labelled_like, read_table, sha256, train_test_split,
 };
 use crate::options::Table;
 use crate::registry::{Error, Placed, read};
@@ -77,12 +77,7 @@ pub struct Source {
 
 impl Source {
     /// Reads labelled rows of two to `most` classes from a table of a file's bytes.
-    pub fn of_table(
-        path: &Path,
-        bytes: Vec<u8>,
-        options: &RowOptions,
-        most: usize,
-    ) -> Result<Self, Error> {
+    pub fn of_table(path: &Path, bytes: Vec<u8>, options: &RowOptions, most: usize) -> Result<Self, Error> {
         let (all, sha256) = read_labelled(&bytes, &foreign_path(path), options, most)?;
         let kept = if is_pipe(path) { vec![("data", TABLE, bytes)] } else { Vec::new() };
         Ok(Source { all, sha256, kept, whole: false })
@@ -288,8 +283,8 @@ fn named(dir: &Path, file: &str) -> Result<serde_json::Value, Error> {
         .map_err(|e| format!("cannot use {}: {e}; check the path", foreign_path(dir)))?;
     match path.to_str() {
         Some(name) => Ok(name.into()),
-        None => Err(
-            DataError::new(format!("the name of {} is not UTF-8; rename it", foreign_path(&path))).into()
-        ),
+        None => {
+            Err(DataError::new(format!("the name of {} is not UTF-8; rename it", foreign_path(&path))).into())
+        }
     }
 }

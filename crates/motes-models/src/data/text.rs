@@ -12,7 +12,11 @@ use super::{DataError, looks_like_idx};
 
 /// What a file that is no table begins with, what it then is, and what to do.
 const OTHERS: [(&[u8], &str, &str); 4] = [
-    (b"PAR1", "a Parquet file", "write it as CSV, for example with pandas: read_parquet(...).to_csv(..., index=False)"),
+    (
+        b"PAR1",
+        "a Parquet file",
+        "write it as CSV, for example with pandas: read_parquet(...).to_csv(..., index=False)",
+    ),
     (b"PK\x03\x04", "a zip archive, as spreadsheets are", "save the sheet as CSV"),
     (b"\xd0\xcf\x11\xe0", "an old Excel file", "save the sheet as CSV"),
     (b"ARROW1", "an Arrow file", "write it as CSV"),
@@ -35,9 +39,9 @@ pub(super) fn text<'a>(
         return Err(DataError(format!("{name} begins like an IDX file of images; give a CSV file")));
     }
     if let Some(wide) = wide(&bytes) {
-        return wide.map(Cow::Owned).ok_or_else(|| {
-            DataError(format!("{name} begins as UTF-16 text and is none; save it as UTF-8"))
-        });
+        return wide
+            .map(Cow::Owned)
+            .ok_or_else(|| DataError(format!("{name} begins as UTF-16 text and is none; save it as UTF-8")));
     }
     let mark = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     if bytes.contains(&0) {

@@ -102,7 +102,9 @@ impl registry::Entry for Entry {
         }
         Ok(Arc::new(match given {
             Given::Options => Observations::read(options)?,
-            Given::Observations(y) => Observations { y, options, sha256: None, notes: Vec::new(), kept: Kept::new() },
+            Given::Observations(y) => {
+                Observations { y, options, sha256: None, notes: Vec::new(), kept: Kept::new() }
+            }
             _ => {
                 return Err("the hierarchical model takes observations, not rows; give y".into());
             }

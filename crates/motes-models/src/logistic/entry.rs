@@ -8,10 +8,11 @@ use motes::settings::{InitParticles, Preconditioner};
 use motes::{Model, Real, Settings};
 use serde_json::Value;
 
-use super::{Logistic, Options as Prior, Prediction, predict};
+use super::rows::Rows as Packed;
+use super::{Learn, Logistic, Options as Prior, Prediction, mode, predict};
 use crate::data::remember::Remember;
 use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
-use crate::data::{Classification, Coding, LabelledRows, wisconsin};
+use crate::data::{Classification, Coding, LabelledRows, quoted, wisconsin};
 use crate::options::{Flag, Table};
 use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Predictor, Problem, read};
 
@@ -19,6 +20,8 @@ use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Predictor
 pub struct Entry;
 
 const NAME: &str = "logistic";
+/// Numbers up to which it is worth the time to look for weights that separate the classes.
+const SEPARATION: usize = 1 << 20;
 
 crate::options! {
     /// The data and the prior.
@@ -29,10 +32,16 @@ crate::options! {
             data: PathBuf => "FILE";
         }
         "Model" {
-            /// V of the prior N(theta 1, V I) of the weights [default: 5]
+            /// What to learn of the prior N(m 1, V I) of the weights: mean, variance or both; theta is m, log V or both, and m is
+            /// 0 where it is not learnt [default: variance; mean with the embedded data]
+            learn: Learn => "PART";
+            /// V where it is not learnt [default: 5]
             prior_variance: f64 => "V";
-            /// Add an intercept with its own prior N(0, V), not tied to theta
+            /// Add an intercept with its own prior N(0, 100) [default: added, but not with the embedded data, where the prior
+            /// is N(0, V)]
             intercept: bool => "BOOL";
+            /// Leave the intercept out
+            no_intercept: bool => "BOOL";
         }
     }
 }
@@ -43,7 +52,7 @@ impl registry::Entry for Entry {
     }
 
     fn about(&self) -> &'static str {
-        "Empirical-Bayes logistic regression: weights x ~ N(theta 1, V I)"
+        "Empirical-Bayes logistic regression: weights x ~ N(m 1, V I), m or V or both learnt"
     }
 
     fn flags(&self) -> &'static [Flag] {
@@ -69,7 +78,13 @@ impl registry::Entry for Entry {
     }
 
     fn gives_way(&self) -> &'static [(&'static [&'static str], &'static [&'static str])] {
-        rows::GIVES_WAY
+        const OWN: &[(&[&str], &[&str])] = &[
+            rows::GIVES_WAY[0],
+            rows::GIVES_WAY[1],
+            (&["no-intercept"], &["intercept"]),
+            (&["learn"], &["prior-variance"]),
+        ];
+        OWN
     }
 
     fn load(&self, options: Table, given: Given) -> Result<Arc<dyn Problem>, Error> {
@@ -125,12 +140,7 @@ impl Regression {
     }
 
     fn of(source: Source, options: Options) -> Result<Self, Error> {
-        let standard = Prior::default();
-        let prior = Prior {
-            prior_variance: options.prior_variance.unwrap_or(standard.prior_variance),
-            intercept: options.intercept.unwrap_or(standard.intercept),
-        };
-        prior.check()?;
+        let prior = prior(&options, source.whole)?;
         let mut notes = Vec::new();
         let prepared = prepare(source, options.rows, &mut notes)?;
         let train = prepared.train;
@@ -138,6 +148,12 @@ impl Regression {
         let (train_rows, test_rows) = (train.rows(), test.as_ref().map_or(0, |t| t.rows()));
         let inputs = train.feature_names.len();
         notes.push(format!("{train_rows} rows to train on, {test_rows} to test on, {inputs} features"));
+        if train_rows * inputs <= SEPARATION && separated(&train, prior.intercept) {
+            let [a, b] = [0, 1].map(|label| quoted(train.classes.get(label).map_or("", |c| c)));
+            notes.push(format!(
+                "the classes {a} and {b} are separated: some weights tell all rows to train on apart, so that larger ones always fit better"
+            ));
+        }
         let remember = Remember {
             model: NAME.into(),
             inputs,
@@ -155,8 +171,10 @@ impl Regression {
         let options = Options {
             rows: prepared.options,
             data: options.data,
-            prior_variance: Some(prior.prior_variance),
+            prior_variance: (prior.learn == Learn::Mean).then_some(prior.prior_variance),
             intercept: Some(prior.intercept),
+            no_intercept: None,
+            learn: Some(prior.learn),
         };
         let (sha256, kept, given) = (prepared.sha256, prepared.kept, None);
         Ok(Regression { train, test, prior, options, sha256, notes, remember, given, kept })
@@ -165,6 +183,36 @@ impl Regression {
     fn build<F: Real>(&self) -> Result<Arc<dyn Model<F>>, Error> {
         Ok(Arc::new(Logistic::new(&self.train, self.test.as_ref(), self.prior)?))
     }
+}
+
+/// Whether weights are there that tell all rows apart.
+fn separated(train: &Classification, intercept: bool) -> bool {
+    mode::separated(&Packed::<f64>::new(&train.features, &train.labels, intercept))
+}
+
+/// The prior that was chosen: for the embedded data that of the paper, unless something else is said.
+fn prior(options: &Options, embedded: bool) -> Result<Prior, Error> {
+    let learn = options.learn.unwrap_or(if embedded { Learn::Mean } else { Learn::Variance });
+    if let (Some(v), true) = (options.prior_variance, learn != Learn::Mean) {
+        return Err(format!(
+            "`prior-variance={v}` fixes what is learnt here; leave it out, or learn the mean instead with `learn=mean`"
+        )
+        .into());
+    }
+    let intercept = match (options.intercept, options.no_intercept) {
+        (Some(true), Some(true)) => {
+            return Err("`intercept` and `no-intercept` contradict each other; leave one of them out".into());
+        }
+        (Some(intercept), _) => intercept,
+        (None, Some(none)) => !none,
+        (None, None) => !embedded,
+    };
+    let standard = Prior::default();
+    let prior_variance = options.prior_variance.unwrap_or(standard.prior_variance);
+    let intercept_variance = if embedded { prior_variance } else { standard.intercept_variance };
+    let prior = Prior { prior_variance, intercept, intercept_variance, learn };
+    prior.check()?;
+    Ok(prior)
 }
 
 impl Problem for Regression {

@@ -15,6 +15,7 @@ class Problem:
         model: str,
         options: str,
         features: NDArray[np.float64],
+        levels: List[Optional[List[str]]],
         labels: NDArray[np.uint8],
         classes: List[str],
         names: List[str],
@@ -32,7 +33,7 @@ class Problem:
     def shape(self) -> Tuple[int, int, List[str], List[str], List[str]]: ...
     def notes(self) -> List[str]: ...
     def classes(self) -> Optional[List[str]]: ...
-    def features(self) -> List[str]: ...
+    def columns(self) -> List[Tuple[str, bool]]: ...
 
 class Run:
     @property
@@ -64,7 +65,13 @@ class Run:
     def resume(
         self, steps: Optional[int], tolerance: Optional[float], max_evaluations: Optional[int], how: Any
     ) -> Run: ...
-    def predict(self, features: NDArray[np.float64], particles: NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def predict(
+        self,
+        features: NDArray[np.float64],
+        levels: List[Optional[List[str]]],
+        particles: NDArray[np.float64],
+        unknown: bool,
+    ) -> NDArray[np.float64]: ...
 
 class Painter:
     def __init__(self, run: Run, given: bool, labels: Optional[List[int]]) -> None: ...
