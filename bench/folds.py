@@ -41,12 +41,13 @@ MARKS = "<!-- folds -->", "<!-- end of folds -->"
 
 
 def tables(directory: pathlib.Path):
-    """Name, frame and target of each table, real ones first."""
+    """Name, frame and target of each table, real ones first, in random order: some are sorted, which upsets inner folds."""
     for file, target, drop in REAL:
         path = directory / file
         if not path.exists():
             continue
-        frame = pd.read_csv(path, na_values=["?"]).dropna().drop(columns=drop).reset_index(drop=True)
+        frame = pd.read_csv(path, na_values=["?"]).dropna().drop(columns=drop)
+        frame = frame.sample(frac=1, random_state=0).reset_index(drop=True)
         yield file.removesuffix(".csv"), frame, target or frame.columns[-1]
     for name, informative in (("synthetic, 3 of 30 weights", 3), ("synthetic, 30 of 30 weights", 30)):
         X, y = make_classification(300, 30, n_informative=informative, n_redundant=0, random_state=7, class_sep=0.5)
@@ -82,6 +83,7 @@ def by_sklearn(train: pd.DataFrame, test: pd.DataFrame, target: str, second: str
     y = (train[target].astype(str) == second).astype(int)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        model = LogisticRegressionCV(Cs=10, scoring="neg_log_loss", max_iter=5000)
         p = make_pipeline(StandardScaler(), model).fit(X, y).predict_proba(Z)[:, 1]
     return p, time.perf_counter() - begun
 

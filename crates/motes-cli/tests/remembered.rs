@@ -81,7 +81,7 @@ fn a_network_that_contradicts_itself_does_not_predict() {
         ("/data/hidden", json!(4), "data describes particles of 16 coordinates and d_x is 12"),
         ("/data/hidden", json!(u64::MAX), "data.hidden is 18446744073709551615"),
         ("/data/inputs", json!(u64::MAX), "data.inputs is 18446744073709551615"),
-        ("/data/features", json!(["a", "b", "c"]), "data.features has 3 entries"),
+        ("/data/features", json!(["a", "b", "c"]), "data.columns and data.features disagree"),
         ("/data/moments/std", json!([1.0]), "data.moments.std has 1 entries"),
     ];
     refused(&place, "run", &changes);

@@ -71,7 +71,8 @@ pub fn read_table(bytes: &[u8], name: &str) -> Result<Table, DataError> {
             None => table.push(&record, line)?,
             Some((mut names, at)) => {
                 // R writes no name above the names of the rows.
-                if record.len() == names.len() + 1 {
+                let ends_empty = record.iter().next_back().is_none_or(|cell| cell.trim().is_empty());
+                if record.len() == names.len() + 1 && !ends_empty {
                     names.insert(0, String::new());
                 }
                 check_names(&names, name, at)?;

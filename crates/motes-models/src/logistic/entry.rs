@@ -154,6 +154,13 @@ impl Regression {
                 "the classes {a} and {b} are separated: some weights tell all rows to train on apart, so that larger ones always fit better"
             ));
         }
+        let centred = prepared.moments.is_some() && prior.intercept;
+        if centred && prior.learn != Learn::Mean && !has_signal(&train) {
+            notes.push(
+                "the features tell the classes apart no better than chance would: the likelihood falls as the weights' variance leaves 0, so that log_variance may have no maximum"
+                    .into(),
+            );
+        }
         let remember = Remember {
             model: NAME.into(),
             inputs,
@@ -190,6 +197,22 @@ fn separated(train: &Classification, intercept: bool) -> bool {
     mode::separated(&Packed::<f64>::new(&train.features, &train.labels, intercept))
 }
 
+/// Whether the likelihood of V rises at V = 0, beside an intercept and for centred features: the score test of a variance,
+/// by half the squared gradient at x = 0 plus the trace of the Hessian.
+fn has_signal(train: &Classification) -> bool {
+    let (rows, d) = (train.rows() as f64, train.feature_names.len());
+    let p = train.labels.iter().map(|label| f64::from(*label)).sum::<f64>() / rows;
+    let mut gradient = vec![0.0; d];
+    let mut squares = 0.0;
+    for (features, label) in train.features.chunks_exact(d).zip(&train.labels) {
+        for (gradient, f) in gradient.iter_mut().zip(features) {
+            *gradient += (f64::from(*label) - p) * f;
+            squares += f * f;
+        }
+    }
+    gradient.iter().map(|g| g * g).sum::<f64>() > p * (1.0 - p) * squares
+}
+
 /// The prior that was chosen: for the embedded data that of the paper, unless something else is said.
 fn prior(options: &Options, embedded: bool) -> Result<Prior, Error> {
     let learn = options.learn.unwrap_or(if embedded { Learn::Mean } else { Learn::Variance });
@@ -220,8 +243,13 @@ impl Problem for Regression {
         NAME
     }
 
+    /// Particles that are all 0 would have no variance to learn, so that they start from the prior.
     fn defaults(&self) -> Defaults {
-        registry::Entry::defaults(&Entry)
+        let usual = registry::Entry::defaults(&Entry);
+        match self.prior.learn {
+            Learn::Mean => usual,
+            Learn::Variance | Learn::Both => Defaults { init_particles: InitParticles::Prior, ..usual },
+        }
     }
 
     fn options(&self) -> Table {
