@@ -226,7 +226,7 @@ fn awkward_data_are_fitted() {
             Data::drawn(4000, &[1.0, 0.5], -7.5, 3),
             Data::drawn(4000, &[1.0, 0.5], -7.5, 3).standardised(),
             "--intercept --particles 30 --steps 3000 --burn-in 2000",
-            // Two events tell of the intercept's upper end alone, and its prior is wide: mean and mode are far apart.
+            // A few events leave the posterior skewed under the wide prior of the intercept: mean and mode are far apart.
             0.95,
         ),
         ("tiny", tiny(), tiny().standardised(), "", 0.6),
