@@ -180,7 +180,10 @@ impl Config {
     fn each_file(&mut self, mut change: impl FnMut(&mut PathBuf)) {
         let flags = registry::find(&self.model).map_or(&[][..], |entry| entry.flags());
         for flag in flags.iter().filter(|flag| flag.kind == Kind::File) {
-            if let Some(Value::String(name)) = self.options.get_mut(flag.name) {
+            // A hyphen is standard input, which has no place.
+            if let Some(Value::String(name)) = self.options.get_mut(flag.name)
+                && name != "-"
+            {
                 let mut path = PathBuf::from(&*name);
                 change(&mut path);
                 *name = path.to_string_lossy().into_owned();

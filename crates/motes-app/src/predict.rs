@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use motes::files::csv_field;
 use motes::npz::read_npz;
-use motes::sentence::foreign_path;
+use motes::sentence::{foreign, foreign_path};
 use motes::{Pool, Summary};
-use motes_models::data;
+use motes_models::data::{self, Unknown};
 use motes_models::registry::{self, Predictor};
 use serde_json::Value;
 
@@ -48,8 +48,8 @@ fn predictor_of(summary: &Summary) -> Result<Option<Box<dyn Predictor>>, String>
     Ok(Some(predictor))
 }
 
-/// Predicts each row of a file with a finished run.
-pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
+/// Predicts each row of a file with a finished run; `unknown` says what becomes of words that it does not know.
+pub fn predict(dir: &Path, file: &Path, unknown: Unknown) -> Result<Predictions, Error> {
     let summary_path = dir.join("summary.json");
     let unprepared = || {
         format!(
@@ -80,7 +80,7 @@ pub fn predict(dir: &Path, file: &Path) -> Result<Predictions, Error> {
         clouds.extend(clouds_of(place, with.array(), predictor.width())?);
     }
     let mut notes = Vec::new();
-    let (mut features, rows) = new_rows(file, predictor, &mut notes)?;
+    let (mut features, rows) = new_rows(file, predictor, unknown, &mut notes)?;
     predictor.scale(&mut features);
     let csv = Pool::new(None)?.install(|| csv(predictor, &clouds, &features, &rows))?;
     Ok(Predictions { csv, rows: rows.len(), notes })
@@ -115,10 +115,11 @@ fn refuse_overflow(rows: &[usize], is_finite: impl Fn(usize) -> bool) -> Result<
 fn new_rows(
     path: &Path,
     predictor: &dyn Predictor,
+    unknown: Unknown,
     notes: &mut Vec<String>,
 ) -> Result<(Vec<f64>, Vec<usize>), Error> {
     let (bytes, name) = (registry::read(path)?, foreign_path(path));
-    if predictor.columns().is_empty() {
+    if predictor.columns().columns.is_empty() {
         let images = data::read_images(&bytes, &name)?;
         if images.height * images.width != predictor.inputs() {
             return Err(format!(
@@ -130,9 +131,18 @@ fn new_rows(
         return Ok((images.pixels.iter().map(|p| f64::from(*p)).collect(), (0..images.count).collect()));
     }
     let table = data::read_table(&bytes, &name)?;
-    let rows = data::features(&table, predictor.columns())?;
-    if rows.rows_dropped > 0 {
-        notes.push(format!("{} rows with missing values get no prediction", rows.rows_dropped));
+    let rows = data::features(&table, predictor.columns(), unknown, notes)?;
+    match table.rows() - rows.rows.len() {
+        0 => {}
+        1 => notes.push("1 row with missing values gets no prediction".into()),
+        n => notes.push(format!("{n} rows with missing values get no prediction")),
+    }
+    if let [(column, word), ..] = &rows.unknown[..] {
+        notes.push(format!(
+            "words that no training row held count as the reference level, such as '{}' in column '{}'",
+            foreign(word),
+            foreign(column)
+        ));
     }
     Ok((rows.features, rows.rows))
 }

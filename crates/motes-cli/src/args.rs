@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use motes::Algorithm;
 use motes_app::choices::Choices;
 use motes_models::options::Flag;
@@ -156,12 +156,22 @@ pub struct ResumeArgs {
 pub struct PredictArgs {
     /// The run directory
     pub dir: PathBuf,
-    /// A CSV file with the columns that the model was fitted to
+    /// A CSV file with the columns that the model was fitted to; - for standard input
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
+    /// Count words that no training row held as the reference level of their column [default: refuse them]
+    #[arg(long, value_name = "reference", value_enum, hide_possible_values = true)]
+    pub unknown: Option<UnknownWords>,
     /// Where to write the predictions [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+/// What becomes of words that no training row held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UnknownWords {
+    /// They count as the reference level.
+    Reference,
 }
 
 const PREDICT_NOTE: &str = "\

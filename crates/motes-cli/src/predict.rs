@@ -6,11 +6,17 @@ use motes::Ended;
 use motes::files::{Durable, write_atomically};
 use motes::sentence::foreign_path;
 
-use crate::args::PredictArgs;
+use motes_models::data::Unknown;
+
+use crate::args::{PredictArgs, UnknownWords};
 
 /// Writes a row of probabilities for each row of the data.
 pub fn predict(args: PredictArgs) -> Result<Ended, String> {
-    let predictions = motes_app::predict::predict(&args.dir, &args.data)?;
+    let unknown = match args.unknown {
+        Some(UnknownWords::Reference) => Unknown::Reference,
+        None => Unknown::Refuse,
+    };
+    let predictions = motes_app::predict::predict(&args.dir, &args.data, unknown)?;
     predictions.notes.iter().for_each(|note| say!("{note}"));
     match &args.output {
         Some(path) if path.exists() => {

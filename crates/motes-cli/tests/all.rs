@@ -26,6 +26,7 @@ mod replicates;
 mod report;
 mod same_bits;
 mod signals;
+mod tables;
 mod terminal;
 mod unfinished;
 mod verdicts;

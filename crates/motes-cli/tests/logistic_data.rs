@@ -71,16 +71,21 @@ impl Data {
         self
     }
 
-    /// The mode of the weights (and the intercept) for this theta and prior variance 5, by Newton's method.
+    /// The prior variance of a coordinate: 5 of the weights, 100 of the intercept.
+    fn variance(&self, j: usize) -> f64 {
+        if j < self.rows[0].len() { 5.0 } else { 100.0 }
+    }
+
+    /// The mode of the weights (and the intercept) for this theta, by Newton's method.
     fn mode(&self, theta: f64, intercept: bool) -> Vec<f64> {
         let tied = self.rows[0].len();
         let d = tied + usize::from(intercept);
         let mut x = vec![0.0; d];
         for _ in 0..100 {
             let prior = |j: usize| if j < tied { theta } else { 0.0 };
-            let mut gradient: Vec<f64> = (0..d).map(|j| (prior(j) - x[j]) / 5.0).collect();
+            let mut gradient: Vec<f64> = (0..d).map(|j| (prior(j) - x[j]) / self.variance(j)).collect();
             let mut hessian = vec![vec![0.0; d]; d];
-            (0..d).for_each(|j| hessian[j][j] = 0.2);
+            (0..d).for_each(|j| hessian[j][j] = 1.0 / self.variance(j));
             for (row, label) in self.rows.iter().zip(&self.labels) {
                 let f = |j: usize| if j < tied { row[j] } else { 1.0 };
                 let p = sigmoid((0..d).map(|j| f(j) * x[j]).sum());
@@ -107,7 +112,8 @@ impl Data {
         let (tied, n) = (self.rows[0].len(), (particles.len() / d) as f64);
         let mut out = vec![0.0; d];
         for x in particles.chunks(d) {
-            (0..d).for_each(|j| out[j] -= (x[j] - if j < tied { theta } else { 0.0 }) / (5.0 * n));
+            (0..d)
+                .for_each(|j| out[j] -= (x[j] - if j < tied { theta } else { 0.0 }) / (self.variance(j) * n));
         }
         for (row, label) in self.rows.iter().zip(&self.labels) {
             let f = |j: usize| if j < tied { row[j] } else { 1.0 };
@@ -117,6 +123,12 @@ impl Data {
         }
         out
     }
+}
+
+/// Flags for the paper's model of data of one's own: the mean is learnt, and there is an intercept only where one is asked for.
+fn of_the_paper(flags: &str) -> String {
+    let intercept = if flags.contains("--intercept") { "" } else { "--no-intercept" };
+    format!("--learn mean {intercept} {flags}")
 }
 
 /// Solves a x = b for a positive definite matrix, by elimination.
@@ -214,7 +226,8 @@ fn awkward_data_are_fitted() {
             Data::drawn(4000, &[1.0, 0.5], -7.5, 3),
             Data::drawn(4000, &[1.0, 0.5], -7.5, 3).standardised(),
             "--intercept --particles 30 --steps 3000 --burn-in 2000",
-            0.8,
+            // A few events leave the posterior skewed under the wide prior of the intercept: mean and mode are far apart.
+            0.95,
         ),
         ("tiny", tiny(), tiny().standardised(), "", 0.6),
         ("large", common().scaled(1e6), common().standardised(), "--intercept", 0.3),
@@ -230,7 +243,7 @@ fn awkward_data_are_fitted() {
     let place = Place::new();
     for (name, data, seen, flags, tolerance) in cases {
         place.write(&format!("{name}.csv"), data.plain());
-        let flags = by_pgd(flags);
+        let flags = by_pgd(&of_the_paper(flags));
         place.quietly(&format!("fit logistic --data {name}.csv --test-fraction 0 {flags} --out {name}"));
         let json = finite(&place.path(name));
         assert!(step_is_sound(&json), "{name}: {}", verdict(&json));
@@ -268,7 +281,7 @@ fn a_run_that_has_not_converged_is_not_ok() {
     ];
     for (name, data, flags) in cases {
         place.write(&format!("{name}.csv"), data.plain());
-        let flags = by_pgd(flags);
+        let flags = by_pgd(&of_the_paper(flags));
         place.quietly(&format!("fit logistic --data {name}.csv --test-fraction 0 {flags} --out {name}"));
         let json = finite(&place.path(name));
         let theta = number(&json["theta"]["mean"][0]);
@@ -290,20 +303,15 @@ fn data_that_cannot_be_used_are_refused_in_a_sentence() {
         place.write(name, text);
         place.refuses(&format!("fit logistic --data {name} {flags} --out run"), pieces);
     };
-    refuse(
-        "constant.csv",
-        "a,b,y\n1,2,0\n2,2,1\n3,2,1\n",
-        "",
-        &["column 'b' is constant", "--no-standardize"],
-    );
+    refuse("constant.csv", "a,b,y\n1,2,0\n1,2,1\n1,2,1\n", "", &["no column varies in the rows to train on"]);
     refuse("one.csv", "a,y\n1,0\n2,0\n", "", &["column 'y'", "only class is '0'"]);
     refuse("three.csv", "a,y\n1,0\n2,1\n3,2\n", "", &["column 'y'", "3 classes"]);
-    refuse("words.csv", "a,b,y\n1,x,0\n2,z,1\n", "", &["line 2", "column 'b'", "'x' is not a number"]);
+    refuse("words.csv", "a,b,y\n1,1,0\n2,z,1\n", "", &["line 3", "column 'b'", "'z' is not a number"]);
     refuse("missing.csv", "a,b,y\n1,,0\n?,2,1\n", "", &["every row", "misses a value"]);
-    refuse("nan.csv", "a,y\n1,0\nnan,1\n", "", &["line 3", "'nan' is not a finite number"]);
+    refuse("inf.csv", "a,y\n1,0\ninf,1\n", "", &["line 3", "'inf' is not a finite number"]);
     refuse("single.csv", "a,y\n1,0\n2,1\n", "--test-fraction 0.9", &["--test-fraction 0.9"]);
     refuse("target.csv", "a,y\n1,0\n2,1\n", "--target z", &["no column 'z'", "--target"]);
-    refuse("prior.csv", "a,y\n1,0\n2,1\n", "--prior-variance 0", &["--prior-variance 0"]);
+    refuse("prior.csv", "a,y\n1,0\n2,1\n", "--learn mean --prior-variance 0", &["--prior-variance 0"]);
     place.refuses("fit logistic --algorithm em --out run", &["em", "pgd", "pmgd"]);
     place.refuses(
         "fit logistic --algorithm pgd --batch 50 --adjust --out run",
@@ -342,7 +350,7 @@ fn test_files_are_matched_by_name() {
         format!("{class},extra,{features}\n")
     };
     place.write("reordered.csv", reordered.lines().map(swap).collect::<String>());
-    let flags = "--algorithm pgd --steps 200 --particles 20 --data train.csv";
+    let flags = "--algorithm pgd --steps 200 --particles 20 --no-intercept --learn mean --data train.csv";
     let done = place.motes(&format!("fit logistic {flags} --test test.csv --out a"));
     done.ok();
     assert!(done.err.contains("3 rows with missing values were dropped"), "{}", done.err);
@@ -421,11 +429,16 @@ fn steps_that_are_too_large_are_noticed() {
     place.write("large.csv", Data::drawn(300, &[1.0, -1.0, 0.5], 0.3, 7).scaled(1e6).plain());
     let mut missed = too_large(&place, "embedded", "", 10.0);
     for factor in [10.0, 100.0] {
-        missed.extend(too_large(&place, &format!("common{factor}"), "--data common.csv --intercept", factor));
+        missed.extend(too_large(
+            &place,
+            &format!("common{factor}"),
+            "--data common.csv --learn mean",
+            factor,
+        ));
         missed.extend(too_large(
             &place,
             &format!("large{factor}"),
-            "--data large.csv --no-standardize",
+            "--data large.csv --no-standardize --learn mean --no-intercept",
             factor,
         ));
     }
@@ -473,7 +486,7 @@ fn predictions_are_those_of_the_posterior() {
     let place = Place::new();
     let data = Data::drawn(200, &[1.0, -1.0, 0.5], 0.5, 9).scaled(30.0);
     place.write("data.csv", data.csv(&[0, 1, 2], ["no", "yes"]));
-    let flags = "--data data.csv --intercept --particles 15 --steps 120";
+    let flags = "--data data.csv --learn mean --particles 15 --steps 120";
     let by_pgd = format!("--algorithm pgd {flags}");
     place.quietly(&format!("fit logistic {by_pgd} --out run"));
     place.quietly(&format!("fit logistic {flags} --algorithm mean-field --out gauss"));
@@ -530,7 +543,7 @@ fn predictions_are_those_of_the_posterior() {
     place.write("holes.csv", "f0,f1,f2\n1,2,3\n?,2,3\n1,2,\n4,5,6\n");
     let done = place.motes("predict run --data holes.csv");
     done.ok();
-    assert!(done.err.contains("2 rows with missing values"), "{}", done.err);
+    assert!(done.err.contains("2 rows with missing values get no prediction"), "{}", done.err);
     assert_eq!(predictions(&done.out).iter().map(|r| r.0).collect::<Vec<_>>(), [1, 4]);
 
     place.write("wrong.csv", "f0,f1,g2\n1,2,3\n");
@@ -554,7 +567,7 @@ fn bits_depend_on_neither_threads_nor_interruptions() {
     for precision in ["f32", "f64"] {
         for n in [1, 50] {
             let fit = format!(
-                "fit logistic --algorithm pgd --data tall.csv --intercept --precision {precision} --particles {n} --burn-in 4 --metrics-every 3 --no-assess"
+                "fit logistic --algorithm pgd --data tall.csv --precision {precision} --particles {n} --burn-in 4 --metrics-every 3 --no-assess"
             );
             let name = |t: &str| format!("{precision}-{n}-{t}");
             for threads in ["1", "2", "5"] {

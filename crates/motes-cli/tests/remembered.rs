@@ -37,15 +37,21 @@ fn refused(place: &Place, run: &str, changes: &[(&str, Value, &str)]) {
 fn a_regression_that_contradicts_itself_does_not_predict() {
     let place = Place::in_memory();
     place.write("table.csv", TABLE);
-    place.bare("fit logistic --algorithm pgd --data table.csv --intercept --steps 50 --out run");
+    place.bare("fit logistic --algorithm pgd --data table.csv --steps 50 --out run");
     let changes = [
         ("/data/classes", json!(["0"]), "data.classes has 1 entries and 2 are expected"),
         ("/data/classes", json!([]), "data.classes has 0 entries"),
         ("/data/classes", json!(["0", "1", "2"]), "data.classes has 3 entries"),
-        ("/data/features", json!(["a"]), "data.features has 1 entries and data.inputs is 2"),
+        ("/data/features", json!(["a"]), "data.columns and data.features disagree"),
+        ("/data/columns", json!([{"name": "a"}]), "data.columns and data.features disagree"),
+        (
+            "/data/columns",
+            json!([{"name": "a"}, {"name": "b", "levels": []}]),
+            "\"b\" without two different levels",
+        ),
         ("/data/features", json!([]), AGAIN),
         ("/data/features", json!(["a", "a"]), "data.features has \"a\" twice"),
-        ("/data/features", json!(["b", "a"]), "data.features and posterior.names disagree"),
+        ("/data/features", json!(["b", "a"]), "data.columns and data.features disagree"),
         ("/data/inputs", json!(3), "data.inputs is 3"),
         ("/data/inputs", json!(u64::MAX), "data.inputs is 18446744073709551615"),
         ("/data/inputs", json!(-1), AGAIN),
@@ -75,7 +81,7 @@ fn a_network_that_contradicts_itself_does_not_predict() {
         ("/data/hidden", json!(4), "data describes particles of 16 coordinates and d_x is 12"),
         ("/data/hidden", json!(u64::MAX), "data.hidden is 18446744073709551615"),
         ("/data/inputs", json!(u64::MAX), "data.inputs is 18446744073709551615"),
-        ("/data/features", json!(["a", "b", "c"]), "data.features has 3 entries"),
+        ("/data/features", json!(["a", "b", "c"]), "data.columns and data.features disagree"),
         ("/data/moments/std", json!([1.0]), "data.moments.std has 1 entries"),
     ];
     refused(&place, "run", &changes);

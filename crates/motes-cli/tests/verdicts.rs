@@ -161,15 +161,15 @@ fn what_is_wrong_is_not_ok() {
         ("logistic --algorithm soul --step-size 1e-7", &["standing-still"]),
         // A two-cycle that accepts everything, and acceptance so low that the cloud hardly moves.
         (
-            "logistic --data adjust_false_ok_11.csv --algorithm pgd --adjust --step-size 3 --test-fraction 0",
+            "logistic --data adjust_false_ok_11.csv --learn mean --no-intercept --algorithm pgd --adjust --step-size 3 --test-fraction 0",
             &["low-acceptance"],
         ),
         (
-            "logistic --data adj.csv --algorithm pgd --adjust --step-size 3 --test-fraction 0",
+            "logistic --data adj.csv --learn mean --no-intercept --algorithm pgd --adjust --step-size 3 --test-fraction 0",
             &["low-acceptance"],
         ),
         (
-            "logistic --data adj.csv --algorithm pgd --adjust --step-size 0.3 --test-fraction 0",
+            "logistic --data adj.csv --learn mean --no-intercept --algorithm pgd --adjust --step-size 0.3 --test-fraction 0",
             &["low-acceptance"],
         ),
         (
@@ -177,8 +177,8 @@ fn what_is_wrong_is_not_ok() {
             &["low-acceptance"],
         ),
         // Coordinates that have not moved while theta has.
-        ("logistic --data scales.csv --no-standardize --algorithm pmgd --test-fraction 0", &moves),
-        ("logistic --data scales.csv --no-standardize --algorithm pgd --test-fraction 0", &moves),
+        ("logistic --data scales.csv --learn mean --no-intercept --no-standardize --algorithm pmgd --test-fraction 0", &moves),
+        ("logistic --data scales.csv --learn mean --no-intercept --no-standardize --algorithm pgd --test-fraction 0", &moves),
     ]
     .iter()
     .enumerate()

@@ -12,7 +12,7 @@ use motes::{Algorithm, Model, ModelError, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::data::{Classification, DataError, ImageSet};
+use crate::data::{Coding, DataError, ImageSet, LabelledRows};
 use crate::options::{Flag, Table};
 use crate::{bnn, generator, hierarchical, logistic};
 
@@ -86,8 +86,8 @@ pub enum Given {
     Options,
     /// A value for each latent variable.
     Observations(Vec<f64>),
-    /// Rows with labels.
-    Rows(Classification),
+    /// Columns with labels.
+    Rows(LabelledRows),
     /// Images.
     Images {
         /// They themselves.
@@ -185,8 +185,8 @@ pub trait Predictor: Send + Sync {
     /// The classes, in the order of their probabilities.
     fn classes(&self) -> &[String];
 
-    /// The names of the columns that rows are made of; none for images.
-    fn columns(&self) -> &[String];
+    /// The columns that rows are made of; none for images.
+    fn columns(&self) -> &Coding;
 
     /// The names of a particle's coordinates, where they follow from those of the columns.
     fn coordinates(&self) -> Option<Vec<String>> {

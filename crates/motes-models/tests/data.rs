@@ -1,8 +1,9 @@
 //! Reading, splitting and standardising data: known answers, every refusal, and bytes of any kind.
 
 use motes_models::data::{
-    Classification, DataError, Moments, Table, classification, classification_like, column, features,
-    read_file, read_file_of, read_table, sha256, train_test_split, wisconsin,
+    Classification, Coding, DataError, Features, LabelledRows, Moments, Reference, Table, Unknown, Values,
+    classification, column, features, labelled, labelled_like, read_file, read_file_of, read_table, sha256,
+    train_test_split, wisconsin,
 };
 use proptest::prelude::*;
 
@@ -13,6 +14,21 @@ fn read(text: &str) -> Result<Table, DataError> {
 fn classify(text: &str, target: Option<&str>, drop: &[&str]) -> Result<Classification, DataError> {
     let drop: Vec<String> = drop.iter().map(|d| d.to_string()).collect();
     classification(&read(text)?, target, &drop)
+}
+
+fn labelled_rows(text: &str) -> Result<LabelledRows, DataError> {
+    labelled(&read(text)?, None, &[], &[], 2)
+}
+
+/// The coding of all rows.
+fn coding(rows: &LabelledRows, references: &[Reference]) -> Result<(Coding, Vec<String>), DataError> {
+    let mut notes = Vec::new();
+    Ok((Coding::learn(&rows.frame, &rows.rows, references, false, &mut notes)?, notes))
+}
+
+/// The features of new rows.
+fn predicted(table: &Table, coding: &Coding, unknown: Unknown) -> Result<Features, DataError> {
+    features(table, coding, unknown, &mut Vec::new())
 }
 
 #[track_caller]
@@ -116,8 +132,8 @@ fn classes_are_sorted_as_numbers_or_text() {
         "data.csv, column 'y': there are 4 classes ('10', '2', '3', 'a'); choose a column of two classes with `target` or keep the rows of two classes only",
     );
     refused(
-        of(["1", "0", "NaN", "1"]),
-        "data.csv, line 4, column 'y': 'NaN' is not a class; correct it, or write ? if it is missing",
+        of(["1", "0", "inf", "1"]),
+        "data.csv, line 4, column 'y': 'inf' is not a class; correct it, or write ? if it is missing",
     );
 }
 
@@ -132,30 +148,32 @@ fn refusals_name_the_place_and_the_remedy() {
     );
     refused(
         read("a,b\n1,2\n\n3\n"),
-        "data.csv, line 4: the row has 1 values where the header names 2 columns; check its commas and quotes",
+        "data.csv, line 4: the row has 1 value where the header names 2 columns; check its separators and quotes",
     );
     refused(
         read("a,b,a\n1,2,3\n"),
         "data.csv, line 1: columns 1 and 3 are both named 'a'; rename one of them",
     );
     refused(
-        read(",b\n1,2\n"),
-        "data.csv, line 1, column 1: the column has no name; name every column in the header line (pandas: index=False)",
+        read("a,,b\n1,2,3\n"),
+        "data.csv, line 1, column 2: the column has no name; name every column in the header line",
     );
-    refused(
-        read("a;b\n1;2\n"),
-        "data.csv, line 1: the columns seem to be separated by ';'; separate them by commas",
-    );
-    refused(
-        read_table(b"a,b\n1,\xff2\n", "data.csv"),
-        "data.csv, line 2, column 'b': '\u{fffd}2' is not UTF-8; save the file as UTF-8",
-    );
-    refused(read_table(b"\xff\xfea\0", "data.csv"), "data.csv is UTF-16 text; save it as UTF-8");
+    for (bytes, said) in [
+        (
+            &b"PAR1\x15\0"[..],
+            "data.csv is a Parquet file; write it as CSV, for example with pandas: read_parquet(...).to_csv(..., index=False)",
+        ),
+        (b"PK\x03\x04..", "data.csv is a zip archive, as spreadsheets are; save the sheet as CSV"),
+        (b"\xff\xfea", "data.csv begins as UTF-16 text and is none; save it as UTF-8"),
+        (b"a,b\n1,\0\n", "data.csv is not text; give a CSV file"),
+    ] {
+        refused(read_table(bytes, "data.csv"), said);
+    }
     refused(
         classify("age,y\r\n1,0\r\n\r\nabc,1\r\n", None, &[]),
         "data.csv, line 4, column 'age': 'abc' is not a number; correct it or leave the column out with `drop=age`",
     );
-    for word in ["nan", "-NaN", "inf", "-Infinity", "1e999"] {
+    for word in ["inf", "-Infinity", "1e999"] {
         refused(
             classify(&format!("age,y\n\"{word}\",1\n"), None, &[]),
             &format!(
@@ -181,28 +199,137 @@ fn refusals_name_the_place_and_the_remedy() {
         "data.csv has no feature columns besides the target 'class'; add some or drop fewer",
     );
     refused(
-        column(&read(text).unwrap(), Some("x")),
+        column(&read(text).unwrap(), Some("x"), &mut Vec::new()),
         "data.csv has no column 'x' as `target` asks for; the columns are 'age', 'class'",
     );
-    assert_eq!(column(&read("y\n1\n?\n2\n").unwrap(), None), Ok((vec![1.0, 2.0], 1)));
+    let mut notes = Vec::new();
+    assert_eq!(column(&read("y\n1\n?\n2\n").unwrap(), None, &mut notes), Ok(vec![1.0, 2.0]));
+    assert_eq!(notes, ["data.csv: 1 row with missing values was dropped (1 in 'y')"]);
 }
 
 #[test]
 fn later_files_use_the_names_and_classes_of_the_training_file() {
-    let training = classify("a,b,y\n1,2,no\n3,4,yes\n", None, &[]).unwrap();
+    let training = labelled_rows("a,b,y\n1,2,no\n3,4,yes\n").unwrap();
+    let (coding, _) = coding(&training, &[]).unwrap();
+    let like = |table: &Table| labelled_like(table, &coding, &training.target, &training.classes);
     let table = read("y,b,extra,a\nyes,20,x,10\nyes,?,x,10\n").unwrap();
-    let other = classification_like(&table, &training).unwrap();
-    assert_eq!((other.features, other.labels, other.rows_dropped), (vec![10.0, 20.0], vec![1], 1));
-    let alone = features(&table, &training.feature_names).unwrap();
+    let other = like(&table).unwrap();
+    let (rows, _) = other.coded(&coding, &[0], Unknown::Refuse).unwrap();
+    assert_eq!((rows.features, rows.labels, other.rows_dropped()), (vec![10.0, 20.0], vec![1], 1));
+    let alone = predicted(&table, &coding, Unknown::Refuse).unwrap();
     assert_eq!((alone.features, alone.rows), (vec![10.0, 20.0], vec![0]));
     refused(
-        classification_like(&read("a,b,y\n1,2,maybe\n").unwrap(), &training),
+        like(&read("a,b,y\n1,2,maybe\n").unwrap()),
         "data.csv, line 2, column 'y': 'maybe' is not a class of the training data; use one of 'no', 'yes'",
     );
     refused(
-        features(&read("age,weight\n1,2\n").unwrap(), &["wieght".into()]),
+        predicted(
+            &read("age,weight\n1,2\n").unwrap(),
+            &Coding::of_numbers(&["wieght".into()]),
+            Unknown::Refuse,
+        ),
         "data.csv has no column 'wieght' as the fitted model asks for; did you mean 'weight'?",
     );
+}
+
+#[test]
+fn words_become_categories() {
+    let text = "size,colour,y\n1,red,0\n2,blue,1\n3,red,1\n4,green,0\n";
+    let training = labelled_rows(text).unwrap();
+    let (plain, notes) = coding(&training, &[]).unwrap();
+    assert_eq!(plain.names(), ["size", "colour=green", "colour=red"]);
+    assert_eq!(notes, ["column 'colour' is a category of 3 levels, each against 'blue'"]);
+    let (rows, _) = training.coded(&plain, &[0, 1, 2, 3], Unknown::Refuse).unwrap();
+    assert_eq!(rows.features, [1., 0., 1., 2., 0., 0., 3., 0., 1., 4., 1., 0.]);
+    let columns = ["size".to_string(), "colour".to_string()];
+    let red = Reference::parse("colour=red", &columns).unwrap();
+    assert_eq!(coding(&training, &[red]).unwrap().0.names(), ["size", "colour=blue", "colour=green"]);
+    refused(
+        coding(&training, &[Reference::parse("colour=rot", &columns).unwrap()]).map(|c| c.1),
+        "column 'colour' has no level 'rot' in the rows to train on, as `reference` asks for; its levels are 'blue', 'green', 'red'",
+    );
+    refused(
+        Reference::parse("color=red", &columns),
+        "there is no column 'color' as `reference` asks for; did you mean 'colour'?",
+    );
+    refused(Reference::parse("colour", &columns), "`reference=colour` names no level; write COLUMN=LEVEL");
+    // New rows with a word that nobody has seen.
+    let table = read("colour,size\nred,1\npink,2\n").unwrap();
+    refused(
+        predicted(&table, &plain, Unknown::Refuse),
+        "data.csv holds words that the training rows did not: 'pink' in column 'colour'; column 'colour' knew 'blue', 'green', 'red': correct them, or count them as the reference level with `unknown=reference`",
+    );
+    assert_eq!(predicted(&table, &plain, Unknown::Reference).unwrap().features, [1., 0., 1., 2., 0., 0.]);
+    let left = predicted(&table, &plain, Unknown::LeaveOut).unwrap();
+    assert_eq!((left.features, left.rows), (vec![1., 0., 1.], vec![0]));
+    // Levels that are numbers are sorted as such, and stay words in a file that has no other ones.
+    let mixed = "n,y\n10,0\n9,1\n3+,1\n10,0\n9,1\n3+,1\n";
+    let rows = labelled_rows(mixed).unwrap();
+    assert_eq!(coding(&rows, &[]).unwrap().0.names(), ["n=3+", "n=9"]);
+    let again = predicted(&read("n\n9\n10\n").unwrap(), &coding(&rows, &[]).unwrap().0, Unknown::Refuse);
+    assert_eq!(again.unwrap().features, [0., 1., 0., 0.]);
+    let numbers = labelled(&read("n,y\n10,0\n9,1\n9,0\n").unwrap(), None, &[], &["n".into()], 2).unwrap();
+    assert_eq!(coding(&numbers, &[]).unwrap().0.names(), ["n=10"]);
+}
+
+#[test]
+fn what_cannot_be_used_is_named_in_one_message() {
+    let mut text = "when,name,age,kind,y\n".to_string();
+    for i in 0..40 {
+        let age = if i == 7 { "forty".into() } else { (20 + i).to_string() };
+        text += &format!("2020-01-{:02},n{i},{age},{},{}\n", i + 1, ["a", "b"][i % 2], i % 2);
+    }
+    refused(
+        labelled_rows(&text),
+        "data.csv: column 'when' has 40 different words in 40 rows, as dates do, column 'name' has 40 different words in 40 rows, as names or ids do, line 9, column 'age': 'forty' is not a number; correct them or leave the columns out with `drop=when,name,age`",
+    );
+    let drop = ["when", "name", "age"].map(String::from);
+    assert!(labelled(&read(&text).unwrap(), None, &drop, &[], 2).is_ok());
+}
+
+#[test]
+fn files_are_read_as_programs_write_them() {
+    let expected = labelled_rows("a,b,y\n1.5,x,0\n2.5,z,1\n3,x,1\n").unwrap();
+    let same = |bytes: &[u8], notes: &[&str]| {
+        let table = read_table(bytes, "data.csv").unwrap();
+        let rows = labelled(&table, None, &[], &[], 2).unwrap();
+        assert_eq!((&rows.frame, &rows.labels), (&expected.frame, &expected.labels));
+        assert_eq!(rows.notes, notes);
+    };
+    let plain = "a,b,y\n1.5,x,0\n2.5,z,1\n3,x,1\n";
+    same(plain.as_bytes(), &[]);
+    let semicolons = "data.csv: the columns are separated by ';'";
+    same(b"a;b;y\n1,5;x;0\n2,5;z;1\n3;x;1\n", &[semicolons, "data.csv: decimal commas in column 'a'"]);
+    same(plain.replace(',', ";").as_bytes(), &[semicolons]);
+    same(plain.replace(',', "\t").as_bytes(), &["data.csv: the columns are separated by tabs"]);
+    let index = "data.csv: the first column has no name and was left out, as an index";
+    same(b"\"\",\"a\",\"b\",\"y\"\n\"1\",1.5,\"x\",0\n\"2\",2.5,\"z\",1\n\"3\",3,\"x\",1\n", &[index]);
+    same(b"a,b,y\nu,1.5,x,0\nv,2.5,z,1\nw,3,x,1\n", &[index]);
+    let counts = "data.csv: column 'Unnamed: 0' counts the rows and was left out";
+    same(b"Unnamed: 0,a,b,y\n0,1.5,x,0\n1,2.5,z,1\n2,3,x,1\n", &[counts]);
+    same(b"a,b,y\r1.5,x,0\r2.5,z,1\r\r3,x,1\r", &[]);
+    let missing = "data.csv: 2 rows with missing values were dropped (1 in 'a', 1 in 'b')";
+    let holes = labelled_rows("a,b,y\n1.5,x,0\nNULL,x,0\n2.5,z,1\n3,x,1\n7,N/A,1\n").unwrap();
+    assert_eq!((holes.rows, holes.notes), (vec![0, 2, 3], vec![missing.to_string()]));
+    let wide = |unit: fn(u16) -> [u8; 2]| {
+        "\u{feff}a,b,y\n1.5,x,0\n2.5,z,1\n3,x,1\n".encode_utf16().flat_map(unit).collect::<Vec<u8>>()
+    };
+    same(&wide(u16::to_le_bytes), &[]);
+    same(&wide(u16::to_be_bytes), &[]);
+    let table = read_table(b"caf\xe9,y\n1,0\n2,1\n", "data.csv").unwrap();
+    assert_eq!(table.names()[0], "caf\u{e9}");
+    assert_eq!(table.notes(), ["data.csv is not UTF-8, so it is read as Latin-1"]);
+    refused(
+        labelled_rows("5,red,0\n6,blue,1\n7,red,0\n"),
+        "data.csv, line 1: the first row looks like all others ('5', 'red', '0'); begin the file with a header line that names the columns",
+    );
+    let constant = labelled_rows("a,b,c,y\n1,2,w,0\n3,2,w,1\n").unwrap();
+    let (coding, notes) = coding(&constant, &[]).unwrap();
+    assert_eq!(
+        (coding.names(), notes),
+        (vec!["a".into()], vec!["columns 'b', 'c' are constant and were left out".into()])
+    );
+    assert!(matches!(constant.frame.columns[2].values, Values::Words(_)));
 }
 
 #[test]
@@ -239,16 +366,28 @@ fn use_everything(bytes: &[u8]) {
         Err(e) => return sentence(e),
     };
     let first = table.names()[0].clone();
-    let _ = column(&table, None).map_err(sentence);
-    let _ = column(&table, Some(&first)).map_err(sentence);
-    let _ = features(&table, std::slice::from_ref(&first)).map_err(sentence);
+    let notes = &mut Vec::new();
+    let _ = column(&table, None, notes).map_err(sentence);
+    let _ = column(&table, Some(&first), notes).map_err(sentence);
+    let _ = predicted(&table, &Coding::of_numbers(std::slice::from_ref(&first)), Unknown::Refuse)
+        .map_err(sentence);
     for drop in [vec![], vec![first]] {
         match classification(&table, None, &drop) {
             Ok(data) => {
                 let _ = Moments::of(&data.features, &data.feature_names).map_err(sentence);
-                assert_eq!(classification_like(&table, &data).as_ref(), Ok(&data));
             }
             Err(e) => sentence(e),
+        }
+        // What is read like a file is that file.
+        if let Ok(all) = labelled(&table, None, &drop, &[], 2)
+            && let Ok((coding, _)) = coding(&all, &[])
+        {
+            let rows: Vec<usize> = (0..all.rows.len()).collect();
+            let again = labelled_like(&table, &coding, &all.target, &all.classes).unwrap();
+            assert_eq!(
+                again.coded(&coding, &rows, Unknown::Refuse),
+                all.coded(&coding, &rows, Unknown::Refuse)
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use motes_models::Logistic;
 use motes_models::data::{
     Classification, DataError, Moments, classification, read_table, train_test_split, wisconsin,
 };
-use motes_models::logistic::{Options, predict};
+use motes_models::logistic::{Learn, Options, predict};
 
 fn normals(len: usize, seed: u64) -> Vec<f64> {
     let mut out = vec![0.0; len];
@@ -39,7 +39,7 @@ fn generated(rows: usize, d: usize, seed: u64) -> Classification {
 }
 
 fn options(intercept: bool) -> Options {
-    Options { prior_variance: 3.0, intercept }
+    Options { prior_variance: 3.0, intercept, intercept_variance: 3.0, learn: Learn::Mean }
 }
 
 fn model<F: Real>(data: &Classification, intercept: bool) -> Logistic<F> {
@@ -476,5 +476,89 @@ fn embedded_data_give_the_known_answers() {
         }
         assert_eq!(metrics.get("test_error").unwrap(), 4.0 / 137.0);
         assert!((metrics.get("lppd").unwrap() + 0.094).abs() < 0.01, "{}", metrics.get("lppd").unwrap());
+    }
+}
+
+/// log p_theta(x, y) to the last constant, written down from its definition.
+fn joint(data: &Classification, options: Options, theta: &[f64], x: &[f64]) -> f64 {
+    let d = data.feature_names.len();
+    let (mean, variance) = match options.learn {
+        Learn::Mean => (theta[0], options.prior_variance),
+        Learn::Variance => (0.0, theta[0].exp()),
+        Learn::Both => (theta[0], theta[1].exp()),
+    };
+    let normal = |x: f64, mean: f64, variance: f64| {
+        -0.5 * (std::f64::consts::TAU * variance).ln() - (x - mean).powi(2) / (2.0 * variance)
+    };
+    let prior: f64 = x[..d].iter().map(|x| normal(*x, mean, variance)).sum();
+    let own: f64 = x[d..].iter().map(|b| normal(*b, 0.0, options.intercept_variance)).sum();
+    let term = |(f, label): (&[f64], &u8)| {
+        let u = f.iter().zip(x).map(|(f, x)| f * x).sum::<f64>() + x.get(d).unwrap_or(&0.0);
+        let u = if *label == 1 { u } else { -u };
+        -(-u).exp().ln_1p()
+    };
+    data.features.chunks(d).zip(&data.labels).map(term).sum::<f64>() + prior + own
+}
+
+#[test]
+fn learnt_priors_have_the_right_derivatives_constants_and_m_step() {
+    let data = generated(40, 3, 5);
+    for (learn, theta) in
+        [(Learn::Mean, vec![0.3]), (Learn::Variance, vec![-0.7]), (Learn::Both, vec![0.3, -0.7])]
+    {
+        for intercept in [false, true] {
+            let options = Options { prior_variance: 2.0, intercept, intercept_variance: 100.0, learn };
+            let model: Logistic<f64> = Logistic::new(&data, None, options).unwrap();
+            let (d, k, n) = (model.d_x(), theta.len(), 5);
+            assert_eq!((model.d_theta(), model.theta_names().len()), (k, k));
+            let x: Vec<f64> = (0..n * d).map(|i| ((i * 37 % 23) as f64 - 11.0) / 9.0).collect();
+            let mut scratch = vec![0.0; model.scratch_len(n)];
+            let mut all = |theta: &[f64]| {
+                let (mut grad, mut grad_x) = (vec![0.0; k], vec![0.0; x.len()]);
+                let (mut scores, mut hessian) = (vec![0.0; n * k], vec![0.0; k * k]);
+                let mut density = vec![0.0; n];
+                let want = Want {
+                    log_density: Some(&mut density),
+                    scores: Some(&mut scores),
+                    hessian: Some(&mut hessian),
+                    ..Want::gradients(&mut grad, &mut grad_x, &mut scratch)
+                };
+                model.evaluate(At::new(theta, &x), want).unwrap();
+                (density, grad, grad_x, scores, hessian)
+            };
+            let (density, grad, grad_x, scores, hessian) = all(&theta);
+            let l = |theta: &[f64], x: &[f64]| joint(&data, options, theta, x);
+            let h = 1e-5;
+            let moved = |at: &[f64], i: usize, by: f64| {
+                let mut to = at.to_vec();
+                to[i] += by;
+                to
+            };
+            for (p, x) in x.chunks(d).enumerate() {
+                close(density[p] + model.left_out().unwrap(), l(&theta, x), 1e-12);
+                for i in 0..d {
+                    let slope = (l(&theta, &moved(x, i, h)) - l(&theta, &moved(x, i, -h))) / (2.0 * h);
+                    close(grad_x[p * d + i], slope, 1e-7);
+                }
+                for i in 0..k {
+                    let slope = (l(&moved(&theta, i, h), x) - l(&moved(&theta, i, -h), x)) / (2.0 * h);
+                    close(scores[p * k + i], slope, 1e-7);
+                }
+            }
+            for i in 0..k {
+                close(grad[i], scores.iter().skip(i).step_by(k).sum(), 1e-12);
+                let (up, down) = (all(&moved(&theta, i, h)).1, all(&moved(&theta, i, -h)).1);
+                for j in 0..k {
+                    close(hessian[i * k + j], (up[j] - down[j]) / (2.0 * h), 1e-6);
+                }
+            }
+            // At the M-step's theta the gradient is zero.
+            let m = model.m_step().unwrap();
+            let (mut sums, mut best) = (vec![0.0; m.statistics_len()], vec![0.0; k]);
+            m.statistics(At::new(&theta, &x), &mut sums).unwrap();
+            sums.iter_mut().for_each(|s| *s /= n as f64);
+            m.m_step(&sums, &mut best).unwrap();
+            all(&best).1.iter().for_each(|g| close(*g, 0.0, 1e-10));
+        }
     }
 }

@@ -32,7 +32,7 @@ impl Case {
     ) -> Self {
         let problem = Problem::new(train, 5.0, intercept);
         let truth = problem.truth();
-        let options = Options { intercept, ..Options::default() };
+        let options = Options { intercept, intercept_variance: 5.0, ..Options::default() };
         let model = Logistic::new(train, test, options).unwrap();
         Case { name, model, problem, test: test.map(|t| Problem::new(t, 5.0, intercept)), truth }
     }

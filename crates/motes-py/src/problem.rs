@@ -10,7 +10,7 @@ use motes::{ALGORITHMS, Model, Pool, Real, Settings, memory};
 use motes_app::choices::{Choices, StartTheta};
 use motes_app::config::Config;
 use motes_app::{job, predict};
-use motes_models::data::{Classification, ImageSet};
+use motes_models::data::{Column, Frame, ImageSet, LabelledRows, Values, Words};
 use motes_models::generator::Targets;
 use motes_models::options::{Flag, Kind as Looks, Setting, Table};
 use motes_models::registry::{self, Defaults, Entry, Error, Given, Precision, Predictor, ThetaRate};
@@ -62,7 +62,7 @@ impl Problem {
         Problem::loaded(py, model, options_from(model, options)?, Given::Observations(y.as_array().to_vec()))
     }
 
-    /// A classifier of rows whose labels count the classes.
+    /// A classifier of rows whose labels count the classes. Columns with levels hold words, whose numbers count the levels.
     #[staticmethod]
     #[allow(clippy::too_many_arguments)]
     fn of_rows(
@@ -70,19 +70,18 @@ impl Problem {
         model: &str,
         options: &str,
         features: PyReadonlyArray2<'_, f64>,
+        levels: Vec<Option<Vec<String>>>,
         labels: PyReadonlyArray1<'_, u8>,
         classes: Vec<String>,
         names: Vec<String>,
         target: String,
     ) -> PyResult<Self> {
-        let rows = Classification {
-            features: features.as_array().iter().copied().collect(),
-            feature_names: names,
-            labels: labels.as_array().to_vec(),
+        let rows = LabelledRows::of_frame(
+            frame(&features, levels, names),
+            labels.as_array().to_vec(),
             target,
             classes,
-            rows_dropped: 0,
-        };
+        );
         let problem = Problem::loaded(py, model, options_from(model, options)?, Given::Rows(rows))?;
         // A model that cannot be built is refused now, not when it is fitted.
         py.detach(|| problem.kind.posed(&Trouble::default()).double(&any()))
@@ -170,10 +169,34 @@ impl Problem {
         self.kind.predictor().map(|p| p.classes().to_vec())
     }
 
-    /// The names of the columns that features come from, where there are any.
-    fn features(&self) -> Vec<String> {
-        self.kind.predictor().map_or(Vec::new(), |p| p.columns().to_vec())
+    /// The names of the columns that features come from, where there are any, and whether each is a category.
+    fn columns(&self) -> Vec<(String, bool)> {
+        let of = |p: Box<dyn Predictor>| {
+            p.columns().columns.iter().map(|c| (c.name.clone(), c.levels.is_some())).collect()
+        };
+        self.kind.predictor().map_or(Vec::new(), of)
     }
+}
+
+/// The columns of an array; where there are levels, its numbers count them.
+pub fn frame(
+    values: &PyReadonlyArray2<'_, f64>,
+    levels: Vec<Option<Vec<String>>>,
+    names: Vec<String>,
+) -> Frame {
+    let values = values.as_array();
+    let column = |((column, levels), name): ((_, Option<Vec<String>>), String)| {
+        let column: numpy::ndarray::ArrayView1<'_, f64> = column;
+        let values = match levels {
+            None => Values::Numbers(column.to_vec()),
+            Some(levels) => {
+                Values::Words(Words { codes: column.iter().map(|code| *code as u32).collect(), levels })
+            }
+        };
+        Column { name, values }
+    };
+    let columns = values.columns().into_iter().zip(levels).zip(names).map(column).collect();
+    Frame { columns, rows: values.nrows() }
 }
 
 impl Problem {

@@ -12,6 +12,7 @@ use motes_app::carry::{self, Outcome, Start};
 use motes_app::config::Config;
 use motes_app::job::{self, Job, Precise, fewer_steps};
 use motes_app::replicates::{self, Part, Trace};
+use motes_models::data::Unknown;
 use motes_models::registry::{self, Given, Precision};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -19,7 +20,7 @@ use pyo3::types::PyBytes;
 
 use crate::callables::{PyReal, Trouble};
 use crate::errors::{exception, failure, in_python, value_error};
-use crate::problem::{Kind, Problem, loaded, settings_from};
+use crate::problem::{Kind, Problem, frame, loaded, settings_from};
 use crate::watch::{Signals, Watch, attended, unless_interrupted};
 
 /// A run with its model; its trace is that of trace.csv where it has a directory.
@@ -390,7 +391,9 @@ impl Run {
         &self,
         py: Python<'py>,
         features: PyReadonlyArray2<'py, f64>,
+        levels: Vec<Option<Vec<String>>>,
         particles: PyReadonlyArray2<'py, f64>,
+        unknown: bool,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let Some(predictor) = self.kind.predictor() else {
             return Err(value_error(format!(
@@ -399,10 +402,11 @@ impl Run {
             )));
         };
         let width = features.as_array().ncols();
-        if width != predictor.inputs() {
+        let coding = predictor.columns();
+        let wanted = if coding.columns.is_empty() { predictor.inputs() } else { coding.columns.len() };
+        if width != wanted {
             return Err(value_error(format!(
-                "X has {width} columns and the model was fitted to {}; give the same features",
-                predictor.inputs()
+                "X has {width} columns and the model was fitted to {wanted}; give the same features"
             )));
         }
         let coordinates = particles.as_array().ncols();
@@ -412,7 +416,16 @@ impl Run {
                 predictor.width()
             )));
         }
-        let mut rows: Vec<f64> = features.as_array().iter().copied().collect();
+        let mut rows: Vec<f64> = match coding.columns.is_empty() {
+            true => features.as_array().iter().copied().collect(),
+            false => {
+                let names = coding.columns.iter().map(|column| column.name.clone()).collect();
+                let frame = frame(&features, levels, names);
+                let all: Vec<usize> = (0..frame.rows).collect();
+                let unknown = if unknown { Unknown::Reference } else { Unknown::Refuse };
+                coding.features(&frame, &all, unknown, "X").map_err(|e| failure(e.into()))?.features
+            }
+        };
         let particles: Vec<f64> = particles.as_array().iter().copied().collect();
         let probabilities = py.detach(|| -> Result<Vec<f64>, Error> {
             predictor.scale(&mut rows);

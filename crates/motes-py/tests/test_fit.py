@@ -34,13 +34,13 @@ def test_estimates_are_those_of_the_closed_form():
 
 def test_probabilities_are_averages_over_the_particles(rows):
     X, y = rows
-    fit = paper(motes.LogisticRegression(X, y, intercept=True), particles=30, steps=200)
+    fit = paper(motes.LogisticRegression(X, y, standardize=False), particles=30, steps=200)
     p = fit.predict_proba(X)
     t = X @ fit.clouds[:, :3].T + fit.clouds[:, 3]
     np.testing.assert_allclose(p[:, 1], (1 / (1 + np.exp(-t))).mean(axis=1), atol=1e-12)
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-15)
-    standardized = motes.LogisticRegression(X * 3 + 1, y, intercept=True, standardize=True)
-    by_hand = motes.LogisticRegression((X - X.mean(0)) / X.std(0), y, intercept=True)
+    standardized = motes.LogisticRegression(X * 3 + 1, y)
+    by_hand = motes.LogisticRegression((X - X.mean(0)) / X.std(0), y, standardize=False)
     a = paper(standardized, particles=30, steps=200).predict_proba(X * 3 + 1)
     b = paper(by_hand, particles=30, steps=200).predict_proba((X - X.mean(0)) / X.std(0))
     np.testing.assert_allclose(a, b, atol=1e-9)
@@ -198,7 +198,8 @@ def test_a_thousand_fits_leak_nothing(kind, rows):
     X, y = rows
 
     def one():
-        model = motes.LogisticRegression(X, y) if kind == "built-in" else numpy_logistic(X, y)
+        paper_prior = dict(learn="mean", intercept=False, standardize=False)
+        model = motes.LogisticRegression(X, y, **paper_prior) if kind == "built-in" else numpy_logistic(X, y)
         fit = paper(model, particles=50, steps=3, burn_in=1, step_size=0.01, threads=1)
         fit.particles, fit.summary(), fit.resume(4, threads=1, **QUIET).trace
 

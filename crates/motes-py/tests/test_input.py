@@ -50,7 +50,7 @@ def test_other_bad_data_are_refused():
         motes.LogisticRegression(X, [0, 1, 0, 1], "wide")
     with pytest.raises(ValueError, match="feature_names has 1 names; give 2"):
         motes.LogisticRegression(X, [0, 1, 0, 1], feature_names=["a"])
-    with pytest.raises(ValueError, match="constant"):
+    with pytest.raises(ValueError, match="no column varies"):
         motes.LogisticRegression(np.ones((4, 1)), [0, 1, 0, 1], standardize=True)
     with pytest.raises(ValueError, match="test_fraction"):
         motes.LogisticRegression(X, [0, 1, 0, 1], test_fraction=1.5)
@@ -197,7 +197,7 @@ def test_the_default_algorithm_refuses_what_it_has_no_use_for(setting, words, ro
 def test_backquotes_from_elsewhere_are_no_settings(tmp_path):
     table = tmp_path / "`seed`.csv"
     table.write_text("`no-standardize`,y\n" + "1,`lab`\n1,b\n" * 5)
-    with pytest.raises(ValueError, match="column '`no-standardize`' is constant"):
+    with pytest.raises(ValueError, match="no column varies in the rows to train on"):
         motes.LogisticRegression.from_csv(table)
     with pytest.raises(ValueError, match="no column '`seed`' as target asks for"):
         motes.LogisticRegression.from_csv(table, target="`seed`")
@@ -394,3 +394,32 @@ def test_a_network_is_tested_on_a_file_of_its_own(tmp_path):
     (tmp_path / "test.csv").write_text("kind,a\n0,1\n1,2\n1,3\n")
     model = motes.BayesianNeuralNetwork.from_csv(tmp_path / "train.csv", hidden=2, test=tmp_path / "test.csv")
     assert any("40 rows to train on, 3 to test on" in note for note in model.notes)
+
+
+def test_frames_of_words_are_read_as_the_command_line_reads_them(cli, tmp_path):
+    pd = pytest.importorskip("pandas")
+    random = np.random.default_rng(5)
+    frame = pd.DataFrame(
+        {
+            "dose": random.normal(size=60),
+            "colour": random.choice(["red", "blue", "green"], size=60),
+            "ill": random.integers(2, size=60).astype(bool),
+            "site": ["Bonn"] * 60,
+        }
+    )
+    y = random.choice(["no", "yes"], size=60)
+    model = motes.LogisticRegression(frame, y, reference={"colour": "red"})
+    assert model.x_names == ["dose", "colour=blue", "colour=green", "ill=True", "intercept"]
+    assert "column 'site' is constant and was left out" in model.notes
+    fit = paper(model, particles=4, steps=5, out=tmp_path / "here")
+    frame.assign(y=y).to_csv(tmp_path / "d.csv", index=False)
+    words = ["--algorithm", "pgd", "--particles", 4, "--steps", 5, "--no-assess", "--test-fraction", 0]
+    cli("fit", "logistic", "--data", tmp_path / "d.csv", "--reference", "colour=red", *words, "--out", tmp_path / "there")
+    np.testing.assert_array_equal(motes.load(tmp_path / "there").particles, fit.particles)
+    p = fit.predict_proba(frame[::-1])
+    np.testing.assert_array_equal(p[::-1], fit.predict_proba(frame))
+    other = frame.assign(colour="pink")
+    with pytest.raises(ValueError, match="'pink' in column 'colour'"):
+        fit.predict_proba(other)
+    red = fit.predict_proba(frame.assign(colour="red"))
+    np.testing.assert_array_equal(fit.predict_proba(other, unknown="reference"), red)

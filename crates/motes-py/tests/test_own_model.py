@@ -35,7 +35,7 @@ def test_traces_equal_those_of_the_built_in_model(settings, rows):
     X, y = rows
     settings = {"particles": 20, "steps": 60, "step_size": 0.02, **settings}
     own = paper(numpy_logistic(X, y), **settings)
-    built_in = paper(motes.LogisticRegression(X, y), **settings)
+    built_in = paper(motes.LogisticRegression(X, y, learn="mean", intercept=False, standardize=False), **settings)
     # Sums are taken in another order: rounding, amplified by 60 steps of a contraction.
     np.testing.assert_allclose(own.trace["theta"], built_in.trace["theta"], rtol=0, atol=1e-11)
     np.testing.assert_allclose(own.particles, built_in.particles, rtol=0, atol=1e-10)
@@ -61,7 +61,7 @@ def test_mini_batches_equal_those_of_the_built_in_model(rows):
         seen.clear()
         own = paper(model, batch=batch, **settings)
         sizes = {None if b is None else len(b) for b in seen}
-        built_in = paper(motes.LogisticRegression(X, y), batch=batch, **settings)
+        built_in = paper(motes.LogisticRegression(X, y, learn="mean", intercept=False, standardize=False), batch=batch, **settings)
         np.testing.assert_allclose(own.trace["theta"], built_in.trace["theta"], rtol=0, atol=1e-12)
         assert batch in sizes and (batch is not None or sizes == {None})
     with pytest.raises(ValueError, match="^batch=100 is more than the 60 data terms"):

@@ -59,14 +59,21 @@ fn read_table(bytes: &[u8], _: &Scratch) -> bool {
 /// All that is done with tables.
 fn use_table(table: &Table) {
     let said = |problem: Option<DataError>| problem.iter().for_each(|e| is_a_sentence(&e.to_string()));
-    said(data::column(table, None).err());
+    let notes = &mut Vec::new();
+    said(data::column(table, None, notes).err());
     for target in table.names() {
-        said(data::column(table, Some(target)).err());
-        said(data::multiclass(table, Some(target), &[]).err());
-        said(data::multiclass(table, Some(target), std::slice::from_ref(target)).err());
+        said(data::column(table, Some(target), notes).err());
+        let all = data::labelled(table, Some(target), &[], &[], data::MOST_CLASSES);
+        if let Ok(all) = &all
+            && let Ok(coding) = data::Coding::learn(&all.frame, &all.rows, &[], false, notes)
+        {
+            said(data::labelled_like(table, &coding, target, &all.classes).err());
+            said(data::features(table, &coding, data::Unknown::Refuse, notes).err());
+        }
+        said(all.err());
+        let names = std::slice::from_ref(target);
+        said(data::labelled(table, Some(target), names, names, data::MOST_CLASSES).err());
         if let Ok(all) = data::classification(table, Some(target), &[]) {
-            let _ = data::classification_like(table, &all);
-            let _ = data::features(table, &all.feature_names);
             let _ = data::train_test_split(all.rows(), 0.3, 1);
             let moments = Moments::of(&all.features, &all.feature_names);
             if let Err(e) = &moments {

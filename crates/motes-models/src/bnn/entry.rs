@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::{Bnn, Labelled, Products};
 use crate::data::remember::Remember;
-use crate::data::rows::{self, RowOptions, prepare};
-use crate::data::{self, Classification, ImageTask, MOST_CLASSES, Moments, TaskOptions, mnist};
+use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
+use crate::data::{self, Coding, ImageTask, LabelledRows, MOST_CLASSES, Moments, Split, TaskOptions, mnist};
 use crate::options::{Flag, Table};
 use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Predictor, Problem, read};
 
@@ -93,7 +93,7 @@ impl registry::Entry for Entry {
             Given::Rows(rows) => {
                 refuse_options_of_images(&options)?;
                 let given = Some(rows.clone());
-                Network { given, ..Network::of_rows(rows, options, "the data", String::new())? }
+                Network { given, ..Network::of_rows(Source::given(rows), options)? }
             }
             _ => return Err("a network takes rows with labels; give X and y".into()),
         }))
@@ -121,7 +121,9 @@ struct Network {
     notes: Vec<String>,
     remember: Remember,
     /// Rows that were given in memory.
-    given: Option<Classification>,
+    given: Option<LabelledRows>,
+    /// What came through pipes.
+    kept: Kept,
 }
 
 /// Where a network's inputs and labels come from.
@@ -129,6 +131,7 @@ struct Columns {
     target: String,
     classes: Vec<String>,
     features: Vec<String>,
+    coding: Coding,
     /// Rows that were left out.
     dropped: usize,
 }
@@ -139,21 +142,19 @@ impl Network {
         match bytes {
             Some(bytes) if !data::looks_like_idx(&bytes) => {
                 refuse_options_of_images(&options)?;
-                let name = foreign_path(options.data.as_deref().unwrap_or(Path::new("")));
-                let table = data::read_table(&bytes, &name)?;
-                let drop = options.rows.drop.as_deref().unwrap_or_default();
-                let all = data::multiclass(&table, options.rows.target.as_deref(), drop)?;
-                Network::of_rows(all, options, &name, data::sha256(&bytes))
+                let path = options.data.as_deref().unwrap_or(Path::new(""));
+                Network::of_rows(Source::of_table(path, bytes, &options.rows, MOST_CLASSES)?, options)
             }
             images => Network::of_images(images, options),
         }
     }
 
     fn of_images(bytes: Option<Vec<u8>>, options: Options) -> Result<Self, Error> {
-        let RowOptions { target, drop, test, no_standardize, .. } = &options.rows;
-        if target.is_some() || drop.is_some() || no_standardize.is_some() || test.is_some() {
+        let RowOptions { target, drop, reference, test, no_standardize, .. } = &options.rows;
+        let lists = drop.is_some() || reference.is_some();
+        if target.is_some() || lists || no_standardize.is_some() || test.is_some() {
             return Err(
-                "`target`, `drop`, `no-standardize` and `test` are for CSV files; leave them out with images"
+                "`target`, `drop`, `reference`, `no-standardize` and `test` are for CSV files; leave them out with images"
                     .into(),
             );
         }
@@ -183,7 +184,13 @@ impl Network {
         };
         let names: Vec<String> = classes.iter().map(u8::to_string).collect();
         let notes = vec![format!("images of {} as classes 0 to {}", names.join(", "), names.len() - 1)];
-        let columns = Columns { target: "label".into(), classes: names, features: Vec::new(), dropped: 0 };
+        let columns = Columns {
+            target: "label".into(),
+            classes: names,
+            features: Vec::new(),
+            coding: Coding::default(),
+            dropped: 0,
+        };
         let rows = RowOptions {
             test_fraction: Some(test_fraction),
             split_seed: Some(split_seed),
@@ -199,31 +206,34 @@ impl Network {
         Network::of(task, columns, options, notes, sha256)
     }
 
-    fn of_rows(all: Classification, options: Options, name: &str, digest: String) -> Result<Self, Error> {
+    fn of_rows(source: Source, options: Options) -> Result<Self, Error> {
         let mut notes = Vec::new();
-        let prepared = prepare(all, options.rows.clone(), name, digest, &mut notes)?;
-        let all = prepared.all;
-        let inputs = all.feature_names.len();
+        let prepared = prepare(source, options.rows.clone(), &mut notes)?;
+        let (train, test) = (prepared.train, prepared.test);
+        let inputs = train.feature_names.len();
         let as_they_are = || Moments { mean: vec![0.0; inputs], std: vec![1.0; inputs] };
         let moments = prepared.moments.unwrap_or_else(as_they_are);
+        let (to_train, rows) = (train.rows(), train.rows() + test.rows());
         let task = ImageTask {
             inputs,
-            classes: all.classes.len(),
-            images: (0..all.labels.len()).collect(),
-            features: all.features,
-            labels: all.labels,
+            classes: train.classes.len(),
+            images: (0..rows).collect(),
+            features: [train.features, test.features].concat(),
+            labels: [train.labels, test.labels].concat(),
             mean: moments.mean,
             std: moments.std,
-            split: prepared.split,
+            split: Split { train: (0..to_train).collect(), test: (to_train..rows).collect() },
         };
         let columns = Columns {
-            target: all.target,
-            classes: all.classes,
-            features: all.feature_names,
-            dropped: all.rows_dropped,
+            target: train.target,
+            classes: train.classes,
+            features: train.feature_names,
+            coding: prepared.coding,
+            dropped: train.rows_dropped,
         };
         let options = Options { rows: prepared.options, ..options };
-        Network::of(task, columns, options, notes, prepared.sha256)
+        let network = Network::of(task, columns, options, notes, prepared.sha256)?;
+        Ok(Network { kept: prepared.kept, ..network })
     }
 
     fn of(
@@ -240,13 +250,14 @@ impl Network {
             "{train} rows to train on, {test} to test on, {} inputs, {hidden} hidden units",
             task.inputs
         ));
-        let Columns { target, classes, features, dropped } = columns;
+        let Columns { target, classes, features, coding, dropped } = columns;
         refuse_too_large(hidden, task.inputs, classes.len())?;
         let remember = Remember {
             model: NAME.into(),
             target,
             classes,
             features,
+            columns: coding,
             moments: Some(Moments { mean: task.mean.clone(), std: task.std.clone() }),
             intercept: false,
             inputs: task.inputs,
@@ -256,7 +267,17 @@ impl Network {
             rows_dropped: dropped,
         };
         let options = Options { hidden: Some(hidden), products: Some(products), ..options };
-        Ok(Network { task, hidden, products, options, sha256, notes, remember, given: None })
+        Ok(Network {
+            task,
+            hidden,
+            products,
+            options,
+            sha256,
+            notes,
+            remember,
+            given: None,
+            kept: Kept::new(),
+        })
     }
 
     fn build<F: Real>(&self) -> Result<Arc<dyn Model<F>>, Error> {
@@ -324,7 +345,10 @@ impl Problem for Network {
     }
 
     fn place(&self, dir: &Path) -> Result<Option<Placed>, Error> {
-        self.given.as_ref().map(|rows| rows::placed(rows, dir)).transpose()
+        match &self.given {
+            Some(rows) => rows::placed(rows, dir).map(Some),
+            None => rows::place_kept(&self.kept, &self.sha256, dir),
+        }
     }
 }
 
@@ -344,8 +368,8 @@ impl Predictor for Inputs {
         &self.0.classes
     }
 
-    fn columns(&self) -> &[String] {
-        &self.0.features
+    fn columns(&self) -> &Coding {
+        &self.0.columns
     }
 
     fn scale(&self, rows: &mut [f64]) {

@@ -1,6 +1,8 @@
 //! Columns of a table as features, labels or observations.
 
-use super::csv::{Instead, drop_option, list, quoted};
+use super::coding::{Coding, Features, Unknown};
+use super::csv::{drop_option, list, quoted};
+use super::frame::{Column, Frame, Instead, Kind, Values, Words, header_is_a_row, is_index};
 use super::{DataError, Table};
 
 /// The most classes that a column may have: labels are bytes.
@@ -26,17 +28,6 @@ pub struct Classification {
     pub rows_dropped: usize,
 }
 
-/// Features alone.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Features {
-    /// Row after row.
-    pub features: Vec<f64>,
-    /// Which rows of the table they are, counted from 0: the others miss a value.
-    pub rows: Vec<usize>,
-    /// Rows left out because a value in use was missing.
-    pub rows_dropped: usize,
-}
-
 impl Classification {
     /// The number of rows.
     pub fn rows(&self) -> usize {
@@ -57,6 +48,73 @@ impl Classification {
     }
 }
 
+/// Columns to learn from and the class of each row, before any coding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabelledRows {
+    /// The columns, with all rows of the file.
+    pub frame: Frame,
+    /// The rows in which nothing is missing.
+    pub rows: Vec<usize>,
+    /// A class for each of these.
+    pub labels: Vec<u8>,
+    /// The column of the labels.
+    pub target: String,
+    /// What the labels stand for.
+    pub classes: Vec<String>,
+    /// Where they come from, in messages.
+    pub name: String,
+    /// What people should know about them, in a line each.
+    pub notes: Vec<String>,
+}
+
+impl LabelledRows {
+    /// Columns that were given in memory, in which nothing is missing.
+    pub fn of_frame(frame: Frame, labels: Vec<u8>, target: String, classes: Vec<String>) -> Self {
+        let rows = (0..frame.rows).collect();
+        LabelledRows { frame, rows, labels, target, classes, name: "the data".into(), notes: Vec::new() }
+    }
+
+    /// Rows of numbers that were given in memory, row after row.
+    pub fn of_numbers(all: &Classification) -> Self {
+        let d = all.feature_names.len();
+        let column = |(i, name): (usize, &String)| Column {
+            name: name.clone(),
+            values: Values::Numbers(all.features.iter().skip(i).step_by(d).copied().collect()),
+        };
+        let columns = all.feature_names.iter().enumerate().map(column).collect();
+        let frame = Frame { columns, rows: all.rows() };
+        LabelledRows::of_frame(frame, all.labels.clone(), all.target.clone(), all.classes.clone())
+    }
+
+    /// Rows left out because a value in use was missing.
+    pub fn rows_dropped(&self) -> usize {
+        self.frame.rows - self.rows.len()
+    }
+
+    /// The features and labels of some of the complete rows, counted among these, by a coding; and the words it did not know.
+    pub fn coded(
+        &self,
+        coding: &Coding,
+        chosen: &[usize],
+        unknown: Unknown,
+    ) -> Result<(Classification, Vec<(String, String)>), DataError> {
+        let rows: Vec<usize> = chosen.iter().map(|i| self.rows[*i]).collect();
+        let coded = coding.features(&self.frame, &rows, unknown, &self.name)?;
+        // What was left out is left out in order.
+        let mut kept = coded.rows.iter().peekable();
+        let labels = rows.iter().zip(chosen).filter(|(row, _)| kept.next_if_eq(row).is_some());
+        let coded_rows = Classification {
+            labels: labels.map(|(_, i)| self.labels[*i]).collect(),
+            features: coded.features,
+            feature_names: coding.names(),
+            target: self.target.clone(),
+            classes: self.classes.clone(),
+            rows_dropped: self.rows_dropped(),
+        };
+        Ok((coded_rows, coded.unknown))
+    }
+}
+
 /// Everything but the target and the dropped columns as features, the target (by default the last column) as labels.
 ///
 /// There must be two classes; they are sorted, as numbers if both are, and the second is label 1.
@@ -65,20 +123,21 @@ pub fn classification(
     target: Option<&str>,
     drop: &[String],
 ) -> Result<Classification, DataError> {
-    with_classes(table, target, drop, 2)
+    let all = labelled(table, target, drop, &[], 2)?;
+    let rows: Vec<usize> = (0..all.rows.len()).collect();
+    let coding = Coding::learn(&all.frame, &all.rows, &[], true, &mut Vec::new())?;
+    Ok(all.coded(&coding, &rows, Unknown::Refuse)?.0)
 }
 
-/// As [`classification`], for models that take more than two classes.
-pub fn multiclass(table: &Table, target: Option<&str>, drop: &[String]) -> Result<Classification, DataError> {
-    with_classes(table, target, drop, MOST_CLASSES)
-}
-
-fn with_classes(
+/// Everything but the target and the dropped columns, and the target (by default the last column) as labels of two to
+/// `most` classes. Columns in `categories` are categories even where they hold numbers.
+pub fn labelled(
     table: &Table,
     target: Option<&str>,
     drop: &[String],
+    categories: &[String],
     most: usize,
-) -> Result<Classification, DataError> {
+) -> Result<LabelledRows, DataError> {
     let target = match target {
         Some(name) => table.position(name, "`target`")?,
         None => table.names().len() - 1,
@@ -88,11 +147,28 @@ fn with_classes(
     if dropped.contains(&target) {
         return Err(DataError(format!(
             "{} leaves out the target column; choose another target with `target` or keep it",
-            drop_option(name)
+            drop_option([name.as_str()])
         )));
     }
-    let columns: Vec<usize> =
-        (0..table.names().len()).filter(|c| *c != target && !dropped.contains(c)).collect();
+    let mut notes = table.notes().to_vec();
+    let mut columns = Vec::new();
+    for (c, name) in table.names().iter().enumerate() {
+        if c == target || dropped.contains(&c) {
+            continue;
+        }
+        if is_index(table, c) {
+            notes.push(match name.is_empty() {
+                true => {
+                    format!("{}: the first column has no name and was left out, as an index", table.name())
+                }
+                false => {
+                    format!("{}: column {} counts the rows and was left out", table.name(), quoted(name))
+                }
+            });
+            continue;
+        }
+        columns.push((c, if categories.contains(name) { Kind::Words } else { Kind::Any }));
+    }
     if columns.is_empty() {
         return Err(DataError(format!(
             "{} has no feature columns besides the target {}; add some or drop fewer",
@@ -100,92 +176,124 @@ fn with_classes(
             quoted(name)
         )));
     }
-    let Features { features, rows, rows_dropped } = complete(table, &columns, Some(target), Instead::Drop)?;
-    let classes = find_classes(table, target, &rows, most)?;
-    let labels = labels(table, target, &classes, &rows)?;
-    let feature_names = columns.iter().map(|c| table.names()[*c].clone()).collect();
-    Ok(Classification { features, feature_names, labels, target: name.clone(), classes, rows_dropped })
+    let frame = Frame::of(table, &columns, Instead::Drop, &mut notes)?;
+    let label = labels_of(table, target)?;
+    if header_is_a_row(table, &frame, &label) {
+        return Err(DataError(format!(
+            "{}, line 1: the first row looks like all others ({}); begin the file with a header line that names the columns",
+            table.name(),
+            list(table.names().iter().map(String::as_str))
+        )));
+    }
+    let rows = complete(&frame, Some(&label), table.name(), Instead::Drop, &mut notes)?;
+    let Values::Words(words) = &label.values else { return Err(no_labels()) };
+    let classes = find_classes(table, target, words, &rows, most)?;
+    let labels = labels(table, target, words, &classes, &rows)?;
+    Ok(LabelledRows { frame, rows, labels, target: name.clone(), classes, name: table.name().into(), notes })
 }
 
-/// The same features, target and classes as in `training`, from another table whose columns may stand in any order.
-pub fn classification_like(table: &Table, training: &Classification) -> Result<Classification, DataError> {
-    let target = table.position(&training.target, "the fitted model")?;
-    let columns = positions(table, &training.feature_names)?;
-    let Features { features, rows, rows_dropped } = complete(table, &columns, Some(target), Instead::Drop)?;
-    let labels = labels(table, target, &training.classes, &rows)?;
-    let Classification { feature_names, target, classes, .. } = training.clone();
-    Ok(Classification { features, feature_names, labels, target, classes, rows_dropped })
+fn labels_of(table: &Table, target: usize) -> Result<Column, DataError> {
+    let frame = Frame::of(table, &[(target, Kind::Words)], Instead::Choose, &mut Vec::new())?;
+    frame.columns.into_iter().next().ok_or_else(no_labels)
 }
 
-/// The named columns as features, for prediction.
-pub fn features(table: &Table, names: &[String]) -> Result<Features, DataError> {
-    complete(table, &positions(table, names)?, None, Instead::Nothing)
+fn no_labels() -> DataError {
+    DataError("there are no labels; name their column with `target`".into())
 }
 
-/// One numeric column, by default the last, and how many of its values were missing.
-pub fn column(table: &Table, target: Option<&str>) -> Result<(Vec<f64>, usize), DataError> {
+/// The columns of a coding, the target and the classes as in training, from another table whose columns may stand in any
+/// order.
+pub fn labelled_like(
+    table: &Table,
+    coding: &Coding,
+    target: &str,
+    classes: &[String],
+) -> Result<LabelledRows, DataError> {
+    let position = table.position(target, "the fitted model")?;
+    let mut notes = table.notes().to_vec();
+    let frame = columns_of(table, coding, Instead::Drop, &mut notes)?;
+    let label = labels_of(table, position)?;
+    let rows = complete(&frame, Some(&label), table.name(), Instead::Drop, &mut notes)?;
+    let Values::Words(words) = &label.values else { return Err(no_labels()) };
+    let labels = labels(table, position, words, classes, &rows)?;
+    let (target, classes) = (target.to_string(), classes.to_vec());
+    Ok(LabelledRows { frame, rows, labels, target, classes, name: table.name().into(), notes })
+}
+
+/// The features of a table by a coding, for prediction; what people should know is added to the notes.
+pub fn features(
+    table: &Table,
+    coding: &Coding,
+    unknown: Unknown,
+    notes: &mut Vec<String>,
+) -> Result<Features, DataError> {
+    notes.extend_from_slice(table.notes());
+    let frame = columns_of(table, coding, Instead::Nothing, notes)?;
+    let rows = complete(&frame, None, table.name(), Instead::Nothing, &mut Vec::new())?;
+    coding.features(&frame, &rows, unknown, table.name())
+}
+
+/// One numeric column, by default the last, without the values that are missing; how many these are is noted.
+pub fn column(table: &Table, target: Option<&str>, notes: &mut Vec<String>) -> Result<Vec<f64>, DataError> {
     let position = match target {
         Some(name) => table.position(name, "`target`")?,
         None => table.names().len() - 1,
     };
-    let only = complete(table, &[position], None, Instead::Choose)?;
-    Ok((only.features, only.rows_dropped))
-}
-
-fn positions(table: &Table, names: &[String]) -> Result<Vec<usize>, DataError> {
-    names.iter().map(|name| table.position(name, "the fitted model")).collect()
-}
-
-/// The rows in which none of the columns, nor the label, is missing.
-fn complete(
-    table: &Table,
-    columns: &[usize],
-    label: Option<usize>,
-    instead: Instead,
-) -> Result<Features, DataError> {
-    let mut features = Vec::with_capacity(table.rows() * columns.len());
-    let mut rows = Vec::with_capacity(table.rows());
-    let mut missing = vec![0; table.names().len()];
-    for row in 0..table.rows() {
-        let start = features.len();
-        let mut whole = true;
-        for &c in columns {
-            match table.number(row, c, instead)? {
-                Some(value) => features.push(value),
-                None => {
-                    missing[c] += 1;
-                    whole = false;
-                }
-            }
-        }
-        if let Some(c) = label
-            && table.cell(row, c).is_none()
-        {
-            missing[c] += 1;
-            whole = false;
-        }
-        if whole {
-            rows.push(row);
-        } else {
-            features.truncate(start);
-        }
+    notes.extend_from_slice(table.notes());
+    let mut frame = Frame::of(table, &[(position, Kind::Numbers)], Instead::Choose, notes)?;
+    let rows = complete(&frame, None, table.name(), Instead::Choose, notes)?;
+    match frame.columns.pop().map(|column| column.values) {
+        Some(Values::Numbers(values)) => Ok(rows.iter().map(|row| values[*row]).collect()),
+        _ => Err(no_labels()),
     }
+}
+
+fn columns_of(
+    table: &Table,
+    coding: &Coding,
+    instead: Instead,
+    notes: &mut Vec<String>,
+) -> Result<Frame, DataError> {
+    let place = |(name, kind)| Ok((table.position(name, "the fitted model")?, kind));
+    let columns = coding.kinds().map(place).collect::<Result<Vec<_>, DataError>>()?;
+    Frame::of(table, &columns, instead, notes)
+}
+
+/// The rows in which nothing is missing; how many are left out is noted.
+fn complete(
+    frame: &Frame,
+    label: Option<&Column>,
+    file: &str,
+    instead: Instead,
+    notes: &mut Vec<String>,
+) -> Result<Vec<usize>, DataError> {
+    let (rows, missing) = frame.complete(label);
     if rows.is_empty() {
-        let worst = (0..missing.len()).rev().max_by_key(|c| missing[*c]).unwrap_or(0);
-        let name = &table.names()[worst];
-        let instead = if Some(worst) == label || columns.len() == 1 {
-            Some("choose another with `target`".to_string())
-        } else {
-            instead.of(name)
+        // The first of those that miss most.
+        let worst = missing.iter().rev().max_by_key(|(_, count)| *count).map_or("", |(name, _)| *name);
+        let is_label = label.is_some_and(|label| label.name == worst);
+        let or = match instead {
+            _ if is_label || instead == Instead::Choose => " or choose another with `target`".into(),
+            Instead::Drop => format!(" or leave the column out with {}", drop_option([worst])),
+            _ => String::new(),
         };
-        let or = instead.map_or(String::new(), |way| format!(" or {way}"));
         return Err(DataError(format!(
-            "every row of {} misses a value, most often in column {}; fill some in{or}",
-            table.name(),
-            quoted(name),
+            "every row of {file} misses a value, most often in column {}; fill some in{or}",
+            quoted(worst),
         )));
     }
-    Ok(Features { features, rows_dropped: table.rows() - rows.len(), rows })
+    let dropped = frame.rows - rows.len();
+    if dropped > 0 {
+        let by_column: Vec<String> =
+            missing.iter().take(6).map(|(name, count)| format!("{count} in {}", quoted(name))).collect();
+        let more = if missing.len() > 6 { ", ..." } else { "" };
+        let (row, was) = if dropped == 1 { ("row", "was") } else { ("rows", "were") };
+        notes.push(format!(
+            "{file}: {dropped} {row} with missing values {was} dropped ({}{more})",
+            by_column.join(", ")
+        ));
+    }
+    Ok(rows)
 }
 
 /// The number that a class is written as, if it is one.
@@ -198,10 +306,30 @@ fn same(a: &str, b: &str) -> bool {
     a == b || as_number(a).is_some_and(|a| as_number(b) == Some(a))
 }
 
-fn find_classes(table: &Table, target: usize, rows: &[usize], most: usize) -> Result<Vec<String>, DataError> {
-    let mut found: Vec<&str> = Vec::new();
+/// Sorts words, as numbers if all are.
+pub(super) fn sort_words(words: &mut [String]) {
+    if words.iter().all(|word| as_number(word).is_some()) {
+        words.sort_by(|a, b| as_number(a).unwrap_or(0.0).total_cmp(&as_number(b).unwrap_or(0.0)));
+    } else {
+        words.sort();
+    }
+}
+
+fn find_classes(
+    table: &Table,
+    target: usize,
+    words: &Words,
+    rows: &[usize],
+    most: usize,
+) -> Result<Vec<String>, DataError> {
+    let mut seen = vec![false; words.levels.len()];
+    let mut found: Vec<String> = Vec::new();
     for &row in rows {
-        let class = table.cell(row, target).unwrap_or_default();
+        let code = words.codes[row] as usize;
+        if std::mem::replace(&mut seen[code], true) {
+            continue;
+        }
+        let class = &words.levels[code];
         if as_number(class).is_some_and(|v| !v.is_finite()) {
             return Err(table.bad_cell(
                 row,
@@ -211,17 +339,13 @@ fn find_classes(table: &Table, target: usize, rows: &[usize], most: usize) -> Re
             ));
         }
         if found.len() <= MOST_CLASSES && !found.iter().any(|other| same(other, class)) {
-            found.push(class);
+            found.push(class.clone());
         }
     }
-    if found.iter().all(|class| as_number(class).is_some()) {
-        found.sort_by(|a, b| as_number(a).unwrap_or(0.0).total_cmp(&as_number(b).unwrap_or(0.0)));
-    } else {
-        found.sort();
-    }
+    sort_words(&mut found);
     let sensible = found.len() <= FEW_CLASSES || found.len() * ROWS_OF_A_CLASS <= rows.len();
     if (2..=most).contains(&found.len()) && sensible {
-        return Ok(found.into_iter().map(String::from).collect());
+        return Ok(found);
     }
     let (file, name) = (table.name(), quoted(&table.names()[target]));
     let wanted = match most {
@@ -232,28 +356,34 @@ fn find_classes(table: &Table, target: usize, rows: &[usize], most: usize) -> Re
     Err(DataError(match found.len() {
         1 => format!(
             "{file}, column {name}: the only class is {}; choose a column of {wanted} with `target` or add rows of another class",
-            quoted(found[0])
+            quoted(&found[0])
         ),
         n => format!(
             "{file}, column {name}: there are {} classes ({}); choose a column of {wanted} with `target` or keep the rows of {wanted} only",
             if n > MOST_CLASSES { format!("more than {MOST_CLASSES}") } else { n.to_string() },
-            list(found.into_iter())
+            list(found.iter().map(String::as_str))
         ),
     }))
 }
 
-fn labels(table: &Table, target: usize, classes: &[String], rows: &[usize]) -> Result<Vec<u8>, DataError> {
+fn labels(
+    table: &Table,
+    target: usize,
+    words: &Words,
+    classes: &[String],
+    rows: &[usize],
+) -> Result<Vec<u8>, DataError> {
+    let of = |word: &String| classes.iter().position(|known| same(known, word)).map(|label| label as u8);
+    let known: Vec<Option<u8>> = words.levels.iter().map(of).collect();
     let label = |&row: &usize| {
-        let class = table.cell(row, target).unwrap_or_default();
-        match classes.iter().position(|known| same(known, class)) {
-            Some(label) => Ok(label as u8),
-            None => Err(table.bad_cell(
+        known[words.codes[row] as usize].ok_or_else(|| {
+            table.bad_cell(
                 row,
                 target,
                 "is not a class of the training data",
                 &format!("use one of {}", list(classes.iter().map(String::as_str))),
-            )),
-        }
+            )
+        })
     };
     rows.iter().map(label).collect()
 }

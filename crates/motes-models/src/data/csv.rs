@@ -7,9 +7,9 @@ use motes::did_you_mean;
 use motes::printable::printable;
 use motes::sentence::foreign;
 
-use super::idx::GZIP;
 use super::reading::room_for;
-use super::{DataError, looks_like_idx};
+use super::text::text;
+use super::{DataError, numbers};
 
 /// The cells of a CSV file. Numbers are parsed where they are asked for, so that unused columns may hold anything.
 #[derive(Clone, Debug)]
@@ -18,145 +18,194 @@ pub struct Table {
     names: Vec<String>,
     /// All cells, one after another, without the blanks around them.
     text: String,
-    /// Where each cell ends in `text`, row after row.
-    ends: Vec<usize>,
+    /// Where each row begins in `text`.
+    starts: Vec<usize>,
+    /// Where each cell ends, counted from the beginning of its row.
+    ends: Vec<u32>,
     /// The line on which each row begins.
     lines: Vec<u64>,
+    notes: Vec<String>,
 }
+
+/// Separators, likeliest first.
+const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
 /// Reads a CSV file with a header line; `name` stands for the file in messages.
 pub fn read_table(bytes: &[u8], name: &str) -> Result<Table, DataError> {
-    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
-        return Err(DataError(format!("{name} is UTF-16 text; save it as UTF-8")));
+    let mut notes = Vec::new();
+    let text = text(bytes, name, &mut notes)?;
+    let bytes = text.as_bytes();
+    let separator = separator(bytes);
+    match separator {
+        b',' => {}
+        b'\t' => notes.push(format!("{name}: the columns are separated by tabs")),
+        other => notes.push(format!("{name}: the columns are separated by '{}'", char::from(other))),
     }
-    if bytes.starts_with(&GZIP) {
-        return Err(DataError(format!("{name} is compressed; unpack it first, for example with gunzip")));
-    }
-    if looks_like_idx(bytes) {
-        return Err(DataError(format!("{name} begins like an IDX file of images; give a CSV file")));
-    }
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    // What the table will hold at least: the text of the cells, and where each ends.
-    let cells = bytes.iter().filter(|b| matches!(b, b',' | b'\n' | b'\r')).count() as u128;
-    room_for(bytes.len() as u128 + 8 * cells, name, &format!("{cells} cells"), "give a smaller file")?;
-    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
-    let mut record = csv::ByteRecord::new();
+    // What the table and the numbers in it will take at least.
+    let cells = bytes.iter().filter(|b| **b == separator || **b == b'\n').count() as u128;
+    room_for(bytes.len() as u128 + 20 * cells, name, &format!("{cells} cells"), "give a smaller file")?;
+    let mut reader =
+        csv::ReaderBuilder::new().has_headers(false).flexible(true).delimiter(separator).from_reader(bytes);
+    let mut record = csv::StringRecord::new();
     let mut table = Table {
         name: name.into(),
         names: Vec::new(),
-        text: String::new(),
-        ends: Vec::new(),
+        text: String::with_capacity(bytes.len()),
+        starts: Vec::new(),
+        ends: Vec::with_capacity(cells as usize),
         lines: Vec::new(),
+        notes,
     };
-    let mut lines = Lines { bytes, at: 0, line: 1 };
+    let mut lines = Lines::new(bytes);
+    let mut header = None;
     loop {
-        let more = reader.read_byte_record(&mut record).map_err(|e| {
+        let more = reader.read_record(&mut record).map_err(|e| {
             DataError(format!("{name} cannot be read as CSV: {}; check the file", foreign(e)))
         })?;
         if !more {
             break;
         }
         let line = lines.of_record(record.position().map_or(0, |p| p.byte()));
-        if table.names.is_empty() {
-            table.names = header(&record, name, line)?;
-        } else {
-            table.push(&record, line)?;
+        match header.take() {
+            None if table.names.is_empty() => header = Some((names(&record, name, line)?, line)),
+            None => table.push(&record, line)?,
+            Some((mut names, at)) => {
+                // R writes no name above the names of the rows.
+                let ends_empty = record.iter().next_back().is_none_or(|cell| cell.trim().is_empty());
+                if record.len() == names.len() + 1 && !ends_empty {
+                    names.insert(0, String::new());
+                }
+                check_names(&names, name, at)?;
+                table.names = names;
+                table.push(&record, line)?;
+            }
         }
+    }
+    if let Some((names, at)) = header {
+        check_names(&names, name, at)?;
+        return Err(DataError(format!("{name} has a header but no rows; add a row per sample")));
     }
     if table.names.is_empty() {
         return Err(DataError(format!(
             "{name} is empty; give a CSV file with a header line and a row per sample"
         )));
     }
-    if table.lines.is_empty() {
-        return Err(DataError(format!("{name} has a header but no rows; add a row per sample")));
-    }
     Ok(table)
+}
+
+/// The separator that cuts the header, and the row below it, into most pieces.
+fn separator(bytes: &[u8]) -> u8 {
+    let mut counts = [[0usize; SEPARATORS.len()]; 2];
+    let (mut line, mut quoted, mut blank) = (0, false, true);
+    for byte in bytes {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\n' | b'\r' if !quoted => {
+                line += usize::from(!blank);
+                blank = true;
+                continue;
+            }
+            byte if !quoted => {
+                if let Some(i) = SEPARATORS.iter().position(|s| s == byte)
+                    && let Some(counts) = counts.get_mut(line)
+                {
+                    counts[i] += 1;
+                }
+            }
+            _ => {}
+        }
+        blank = false;
+        if line > 1 {
+            break;
+        }
+    }
+    let [header, row] = counts;
+    // Decimal commas stand in rows and hardly in names.
+    let pieces = |i: usize| (header[i] > 0 && (line < 1 || row[i] > 0 || blank), header[i]);
+    let best = (0..SEPARATORS.len()).rev().max_by_key(|i| pieces(*i)).unwrap_or(0);
+    if header[best] == 0 { b',' } else { SEPARATORS[best] }
 }
 
 /// Counts lines up to the beginning of a record: the reader's own count leaves out blank lines before it.
 struct Lines<'a> {
     bytes: &'a [u8],
+    /// Whether a carriage return alone ends a line somewhere.
+    lone: bool,
     at: usize,
     line: u64,
 }
 
-impl Lines<'_> {
+impl<'a> Lines<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        let lone = |i: usize| bytes[i] == b'\r' && bytes.get(i + 1) != Some(&b'\n');
+        Lines { bytes, lone: bytes.contains(&b'\r') && (0..bytes.len()).any(lone), at: 0, line: 1 }
+    }
+
     fn of_record(&mut self, byte: u64) -> u64 {
         let from = usize::try_from(byte).unwrap_or(usize::MAX).min(self.bytes.len());
         let blank = self.bytes[from..].iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
         let start = from + blank;
         let passed = &self.bytes[self.at.min(start)..start];
-        // A lone carriage return ends a line too.
-        let ends = (0..passed.len())
-            .filter(|&i| passed[i] == b'\n' || (passed[i] == b'\r' && passed.get(i + 1) != Some(&b'\n')));
-        self.line += ends.count() as u64;
+        self.line += passed.iter().filter(|b| **b == b'\n').count() as u64;
+        if self.lone {
+            let alone = |i: &usize| passed[*i] == b'\r' && passed.get(i + 1) != Some(&b'\n');
+            self.line += (0..passed.len()).filter(alone).count() as u64;
+        }
         self.at = start;
         self.line
     }
 }
 
-fn header(record: &csv::ByteRecord, file: &str, line: u64) -> Result<Vec<String>, DataError> {
-    let mut names: Vec<String> = Vec::with_capacity(record.len());
-    let mut seen = HashMap::new();
-    for (i, cell) in record.iter().enumerate() {
-        let name = utf8(cell).map_err(|cell| {
-            DataError(format!(
-                "{file}, line {line}, column {}: the name '{cell}' is not UTF-8; save the file as UTF-8",
-                i + 1
-            ))
-        })?;
-        if let Some(first) = seen.insert(name.to_string(), i + 1) {
-            return Err(DataError(format!(
-                "{file}, line {line}: columns {first} and {} are both named {}; rename one of them",
-                i + 1,
-                quoted(name)
-            )));
-        }
-        names.push(name.into());
-    }
-    if let [only] = &names[..]
-        && let Some(separator) = [';', '\t', '|'].into_iter().find(|c| only.contains(*c))
-    {
-        return Err(DataError(format!(
-            "{file}, line {line}: the columns seem to be separated by {separator:?}; separate them by commas"
-        )));
-    }
+fn names(record: &csv::StringRecord, file: &str, line: u64) -> Result<Vec<String>, DataError> {
+    let names: Vec<String> = record.iter().map(|cell| cell.trim().to_string()).collect();
     if names.iter().all(|name| name.parse::<f64>().is_ok()) {
         return Err(DataError(format!(
             "{file}, line {line}: the first row is all numbers ({}); begin the file with a header line that names the columns",
             list(names.iter().map(String::as_str))
         )));
     }
-    if let Some(i) = names.iter().position(String::is_empty) {
-        return Err(DataError(format!(
-            "{file}, line {line}, column {}: the column has no name; name every column in the header line (pandas: index=False)",
-            i + 1
-        )));
-    }
     Ok(names)
 }
 
-impl Table {
-    fn push(&mut self, record: &csv::ByteRecord, line: u64) -> Result<(), DataError> {
-        if record.len() != self.names.len() {
+fn check_names(names: &[String], file: &str, line: u64) -> Result<(), DataError> {
+    let mut seen = HashMap::new();
+    for (i, name) in names.iter().enumerate() {
+        if let Some(first) = seen.insert(name, i + 1) {
             return Err(DataError(format!(
-                "{}, line {line}: the row has {} values where the header names {} columns; check its commas and quotes",
-                self.name,
-                record.len(),
-                self.names.len()
+                "{file}, line {line}: columns {first} and {} are both named {}; rename one of them",
+                i + 1,
+                quoted(name)
             )));
         }
-        for (cell, name) in record.iter().zip(&self.names) {
-            let cell = utf8(cell).map_err(|cell| {
-                DataError(format!(
-                    "{}, line {line}, column {}: '{cell}' is not UTF-8; save the file as UTF-8",
-                    self.name,
-                    quoted(name)
-                ))
+    }
+    // The first one may be an index that somebody's program has written.
+    match names.iter().skip(1).position(String::is_empty) {
+        Some(i) => Err(DataError(format!(
+            "{file}, line {line}, column {}: the column has no name; name every column in the header line",
+            i + 2
+        ))),
+        None => Ok(()),
+    }
+}
+
+impl Table {
+    fn push(&mut self, record: &csv::StringRecord, line: u64) -> Result<(), DataError> {
+        let (len, wanted) = (record.len(), self.names.len());
+        if len != wanted {
+            return Err(DataError(format!(
+                "{}, line {line}: the row has {len} value{} where the header names {wanted} columns; check its separators and quotes",
+                self.name,
+                if len == 1 { "" } else { "s" },
+            )));
+        }
+        let start = self.text.len();
+        self.starts.push(start);
+        for cell in record {
+            self.text.push_str(cell.trim());
+            let end = u32::try_from(self.text.len() - start).map_err(|_| {
+                DataError(format!("{}, line {line}: the row is too long; check its quotes", self.name))
             })?;
-            self.text.push_str(cell);
-            self.ends.push(self.text.len());
+            self.ends.push(end);
         }
         self.lines.push(line);
         Ok(())
@@ -182,36 +231,22 @@ impl Table {
         self.lines[row]
     }
 
-    /// The cell's text without surrounding blanks; `None` if missing: empty, `?` or `NA`.
-    pub fn cell(&self, row: usize, column: usize) -> Option<&str> {
-        let i = row * self.names.len() + column;
-        let start = i.checked_sub(1).map_or(0, |before| self.ends[before]);
-        let text = &self.text[start..self.ends[i]];
-        (!matches!(text, "" | "?" | "NA")).then_some(text)
+    /// What people should know about the way the file was read.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
-    /// The cell as a finite number, or `None` if missing.
-    pub(super) fn number(
-        &self,
-        row: usize,
-        column: usize,
-        instead: Instead,
-    ) -> Result<Option<f64>, DataError> {
-        let Some(text) = self.cell(row, column) else { return Ok(None) };
-        let or =
-            |join: &str| instead.of(&self.names[column]).map_or(String::new(), |way| format!("{join}{way}"));
-        match text.parse::<f64>() {
-            Ok(value) if value.is_finite() => Ok(Some(value)),
-            Ok(_) => Err(self.bad_cell(
-                row,
-                column,
-                "is not a finite number",
-                &format!("correct it, or write ? if it is missing{}", or(", or ")),
-            )),
-            Err(_) => {
-                Err(self.bad_cell(row, column, "is not a number", &format!("correct it{}", or(" or "))))
-            }
-        }
+    /// The cell's text without surrounding blanks; `None` if it is a word for a missing value.
+    pub fn cell(&self, row: usize, column: usize) -> Option<&str> {
+        Some(self.raw(row, column)).filter(|text| !numbers::is_missing(text))
+    }
+
+    /// The cell's text without surrounding blanks.
+    pub(super) fn raw(&self, row: usize, column: usize) -> &str {
+        let i = row * self.names.len() + column;
+        let from = if column == 0 { 0 } else { self.ends[i - 1] };
+        let start = self.starts[row];
+        &self.text[start + from as usize..start + self.ends[i] as usize]
     }
 
     /// The position of the column that an option names.
@@ -230,45 +265,23 @@ impl Table {
         })
     }
 
-    pub(super) fn bad_cell(&self, row: usize, column: usize, problem: &str, remedy: &str) -> DataError {
-        DataError(format!(
-            "{}, line {}, column {}: {} {problem}; {remedy}",
-            self.name,
+    /// Where a cell stands, and what it holds.
+    pub(super) fn place(&self, row: usize, column: usize) -> String {
+        format!(
+            "line {}, column {}: {}",
             self.lines[row],
             quoted(&self.names[column]),
-            quoted(self.cell(row, column).unwrap_or_default()),
-        ))
+            quoted(self.raw(row, column))
+        )
     }
-}
 
-/// What people can do with a column that cannot be used, besides mending it.
-#[derive(Clone, Copy)]
-pub(super) enum Instead {
-    /// It is one of several features.
-    Drop,
-    /// It is all that is asked for.
-    Choose,
-    /// A fitted model needs it.
-    Nothing,
-}
-
-impl Instead {
-    pub fn of(self, column: &str) -> Option<String> {
-        match self {
-            Instead::Drop => Some(format!("leave the column out with {}", drop_option(column))),
-            Instead::Choose => Some("choose another column with `target`".into()),
-            Instead::Nothing => None,
-        }
+    pub(super) fn bad_cell(&self, row: usize, column: usize, problem: &str, remedy: &str) -> DataError {
+        DataError(format!("{}, {} {problem}; {remedy}", self.name, self.place(row, column)))
     }
-}
-
-/// The cell without surrounding blanks, or what can be shown of it.
-fn utf8(cell: &[u8]) -> Result<&str, String> {
-    std::str::from_utf8(cell).map(str::trim).map_err(|_| shown(&String::from_utf8_lossy(cell)))
 }
 
 /// A value in quotes, short and on one line.
-pub(super) fn quoted(value: &str) -> String {
+pub(crate) fn quoted(value: &str) -> String {
     format!("'{}'", shown(value))
 }
 
@@ -280,10 +293,11 @@ pub(super) fn shown(value: &str) -> String {
     }
 }
 
-/// The option that leaves a column out.
-pub(super) fn drop_option(name: &str) -> String {
-    let plain = name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
-    format!("`drop={}`", if plain { shown(name) } else { quoted(name) })
+/// The option that leaves columns out.
+pub(super) fn drop_option<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let plain = |name: &str| name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
+    let word = |name: &'a str| if plain(name) { shown(name) } else { quoted(name) };
+    format!("`drop={}`", names.into_iter().map(word).collect::<Vec<_>>().join(","))
 }
 
 /// Some values in quotes, and how many more there are.

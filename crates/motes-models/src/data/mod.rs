@@ -1,27 +1,34 @@
 //! Readers of data, and what is done to the data before a fit.
 
 mod classification;
+mod coding;
 mod csv;
+mod frame;
 mod idx;
 mod images;
+mod numbers;
 mod reading;
 pub mod remember;
 mod resize;
 pub mod rows;
 mod split;
 mod standardize;
+mod text;
 
 use sha2::{Digest, Sha256};
 
 pub use classification::{
-    Classification, Features, MOST_CLASSES, classification, classification_like, column, features, multiclass,
+    Classification, LabelledRows, MOST_CLASSES, classification, column, features, labelled, labelled_like,
 };
+pub use coding::{Coded, Coding, Features, Reference, Unknown};
+pub(crate) use csv::quoted;
 pub use csv::{Table, read_table};
+pub use frame::{Column, Frame, Kind, Values, Words};
 pub use idx::{
     ImageTask, Images, TaskOptions, first_labels, looks_like_idx, mnist, read_images, read_labels,
 };
 pub use images::{Decoded, ImageSet, SIDE, byte_of, value_of, write_grid};
-pub use reading::{read_file, read_file_of};
+pub use reading::{is_pipe, read_file, read_file_of};
 pub use split::{Split, train_test_split};
 pub use standardize::Moments;
 

@@ -16,7 +16,7 @@ const LITTLE: usize = 1 << 20;
 
 /// A file or a pipe, open for reading.
 pub(super) struct Foreign {
-    file: File,
+    file: Box<dyn Read + Send>,
     /// How long a file is; of a pipe nobody knows.
     pub length: Option<u64>,
 }
@@ -67,13 +67,24 @@ pub(super) fn open_file(path: &Path) -> Result<Foreign, DataError> {
     open(path).map_err(|refusal| refusal.of(path, ""))
 }
 
+/// Stands for standard input, as the name of a file.
+const STDIN: &str = "-";
+
+/// Whether a file can be read only once, so that whoever needs it again has to keep what was read.
+pub fn is_pipe(path: &Path) -> bool {
+    path.as_os_str() == STDIN || fs::metadata(path).is_ok_and(|about| !about.is_file())
+}
+
 fn open(path: &Path) -> Result<Foreign, Refusal> {
+    if path.as_os_str() == STDIN {
+        return Ok(Foreign { file: Box::new(io::stdin()), length: None });
+    }
     // Before it is opened, which a device might answer in its own way, and after, should it be another one by then.
     is_readable(fs::metadata(path)?.file_type())?;
     let file = File::open(path)?;
     let about = file.metadata()?;
     is_readable(about.file_type())?;
-    Ok(Foreign { file, length: about.is_file().then_some(about.len()) })
+    Ok(Foreign { length: about.is_file().then_some(about.len()), file: Box::new(file) })
 }
 
 fn is_readable(kind: FileType) -> Result<(), Refusal> {
@@ -152,7 +163,7 @@ mod tests {
     fn foreign(content: &[u8], length: Option<u64>) -> (tempfile::NamedTempFile, Foreign) {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), content).unwrap();
-        let opened = Foreign { file: File::open(file.path()).unwrap(), length };
+        let opened = Foreign { file: Box::new(File::open(file.path()).unwrap()), length };
         (file, opened)
     }
 

@@ -7,7 +7,7 @@ use motes::sentence::foreign;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Moments;
+use super::{Coding, Moments};
 
 /// How new rows become features of a fitted classifier; part of summary.json.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -18,8 +18,10 @@ pub struct Remember {
     pub target: String,
     /// In the order of their labels.
     pub classes: Vec<String>,
-    /// The columns that features come from; images have none.
+    /// The names of the features; images have none.
     pub features: Vec<String>,
+    /// The columns that they come from, with the levels of categories.
+    pub columns: Coding,
     /// The training moments; `None` if features are taken as they are.
     pub moments: Option<Moments>,
     /// Whether a feature of ones is added.
@@ -64,6 +66,19 @@ impl Remember {
                 return Err(format!("data.{name} has {} twice", foreign(format_args!("{twice:?}"))));
             }
         }
+        for column in self.columns.columns.iter().filter(|column| !column.constant) {
+            let Some(levels) = &column.levels else { continue };
+            let mut seen = HashSet::new();
+            if levels.len() < 2 || !levels.iter().all(|level| seen.insert(level)) {
+                return Err(format!(
+                    "data.columns has {} without two different levels",
+                    foreign(format_args!("{:?}", column.name))
+                ));
+            }
+        }
+        if self.columns.names() != self.features {
+            return Err("data.columns and data.features disagree".into());
+        }
         if inputs == 0 {
             return Err("data.inputs is 0".into());
         }
@@ -91,7 +106,8 @@ mod tests {
 
     fn good() -> Value {
         json!({
-            "model": "logistic", "target": "y", "classes": ["0", "1"], "features": ["a", "b"],
+            "model": "logistic", "target": "y", "classes": ["0", "1"], "features": ["a", "b=y"],
+            "columns": [{"name": "a"}, {"name": "b", "levels": ["x", "y"]}],
             "moments": {"mean": [1.0, 2.0], "std": [0.5, 4.0]}, "intercept": true, "inputs": 2, "hidden": 0,
             "train_rows": 8, "test_rows": 2, "rows_dropped": 0
         })
@@ -106,7 +122,10 @@ mod tests {
             ("/classes", json!(["0"]), "data.classes has 1 entries and 2 are expected"),
             ("/classes", json!([]), "data.classes has 0 entries"),
             ("/classes", json!(["0", "0"]), "data.classes has \"0\" twice"),
-            ("/features", json!(["a"]), "data.features has 1 entries and data.inputs is 2"),
+            ("/features", json!(["a"]), "data.columns and data.features disagree"),
+            ("/columns", json!([{"name": "a"}]), "data.columns and data.features disagree"),
+            ("/columns/1/levels", json!(["x", "x"]), "data.columns has \"b\" without two different levels"),
+            ("/columns/1/levels", json!([]), "data.columns has \"b\" without two different levels"),
             ("/features", json!(["a", "a"]), "data.features has \"a\" twice"),
             ("/inputs", json!(0), "data.inputs is 0"),
             ("/inputs", json!(u64::MAX), "data.inputs is 18446744073709551615"),

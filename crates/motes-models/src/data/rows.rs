@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::csv::{quoted, shown};
 use super::{
-    Classification, DataError, Moments, Split, classification_like, read_table, sha256, train_test_split,
+    Classification, Coding, Column, DataError, LabelledRows, Moments, Reference, Split, Unknown, Values,
+    is_pipe, labelled, labelled_like, read_table, sha256, train_test_split,
 };
 use crate::options::Table;
 use crate::registry::{Error, Placed, read};
@@ -18,6 +19,9 @@ crate::options! {
             target: String => "COL";
             /// Columns to leave out [default: none; id of the embedded data]
             drop: Vec<String> => "COL,...";
+            /// Levels that the others of a category are compared with; a column of numbers becomes a category [default: the
+            /// first of each]
+            reference: Vec<String> => "COL=LEVEL,...";
             /// A CSV file to test on, standardised with the training moments
             test: PathBuf => "FILE";
             /// The fraction of rows to test on; 0 trains on everything [default: 0.2]
@@ -34,31 +38,90 @@ crate::options! {
 pub const GIVES_WAY: &[(&[&str], &[&str])] =
     &[(&["test"], &["test-fraction", "split-seed"]), (&["test-fraction", "split-seed"], &["test"])];
 
-/// The file of rows that were given in memory.
+/// The files of rows that were given in memory or came through a pipe.
 pub const TABLE: &str = "data.csv";
+const TEST_TABLE: &str = "test.csv";
 
 /// Rows, split and on a common scale.
 pub struct Prepared {
-    /// All of them, the training rows' scale applied.
-    pub all: Classification,
-    /// Which are trained and which tested on.
-    pub split: Split,
+    /// The rows to train on.
+    pub train: Classification,
+    /// The rows to test on.
+    pub test: Classification,
+    /// How columns become features.
+    pub coding: Coding,
     /// The scale that was applied.
     pub moments: Option<Moments>,
     /// The digest of the files they came from.
     pub sha256: String,
     /// The options with every default written out.
     pub options: RowOptions,
+    /// What came through pipes: the option, the file that it is kept in, and its bytes.
+    pub kept: Kept,
 }
 
-/// Splits rows and brings them to one scale, as the options say. `name` is what they were read from.
-pub fn prepare(
-    mut all: Classification,
-    options: RowOptions,
+/// Data that came through pipes: the option that names them, the file that they are kept in, and their bytes.
+pub type Kept = Vec<(&'static str, &'static str, Vec<u8>)>;
+
+/// Rows as they were read or given.
+pub struct Source {
+    /// They themselves.
+    pub all: LabelledRows,
+    /// The digest of the file they came from.
+    pub sha256: String,
+    /// What came through a pipe.
+    pub kept: Kept,
+    /// Whether levels and moments are those of all rows, as the authors of the paper have them.
+    pub whole: bool,
+}
+
+impl Source {
+    /// Reads labelled rows of two to `most` classes from a table of a file's bytes.
+    pub fn of_table(path: &Path, bytes: Vec<u8>, options: &RowOptions, most: usize) -> Result<Self, Error> {
+        let (all, sha256) = read_labelled(&bytes, &foreign_path(path), options, most)?;
+        let kept = if is_pipe(path) { vec![("data", TABLE, bytes)] } else { Vec::new() };
+        Ok(Source { all, sha256, kept, whole: false })
+    }
+
+    /// The rows of embedded data.
+    pub fn embedded(bytes: &[u8], name: &str, options: &RowOptions) -> Result<Self, Error> {
+        let (all, sha256) = read_labelled(bytes, name, options, 2)?;
+        Ok(Source { all, sha256, kept: Vec::new(), whole: true })
+    }
+
+    /// Rows that were given in memory.
+    pub fn given(all: LabelledRows) -> Self {
+        Source { all, sha256: String::new(), kept: Vec::new(), whole: false }
+    }
+}
+
+/// LabelledRows rows of a file, and its digest, which takes as long as reading it.
+fn read_labelled(
+    bytes: &[u8],
     name: &str,
-    mut digest: String,
-    notes: &mut Vec<String>,
-) -> Result<Prepared, Error> {
+    options: &RowOptions,
+    most: usize,
+) -> Result<(LabelledRows, String), Error> {
+    std::thread::scope(|scope| {
+        let digest = scope.spawn(|| sha256(bytes));
+        let table = read_table(bytes, name)?;
+        let references = references(options, table.names())?;
+        let categories: Vec<String> = references.into_iter().map(|r| r.column).collect();
+        let drop = options.drop.as_deref().unwrap_or_default();
+        let all = labelled(&table, options.target.as_deref(), drop, &categories, most)?;
+        Ok((all, digest.join().unwrap_or_default()))
+    })
+}
+
+/// The levels that are to be references.
+fn references(options: &RowOptions, columns: &[String]) -> Result<Vec<Reference>, DataError> {
+    let given = options.reference.as_deref().unwrap_or_default();
+    given.iter().map(|text| Reference::parse(text, columns)).collect()
+}
+
+/// Splits rows and brings them to one scale, as the options say.
+pub fn prepare(source: Source, options: RowOptions, notes: &mut Vec<String>) -> Result<Prepared, Error> {
+    let Source { all, sha256: mut digest, mut kept, whole } = source;
     let standardize = !options.no_standardize.unwrap_or(false);
     let mut options = RowOptions {
         target: Some(all.target.clone()),
@@ -66,40 +129,17 @@ pub fn prepare(
         no_standardize: Some(!standardize),
         ..options
     };
-    note_dropped(notes, Path::new(name), all.rows_dropped);
-    let labelled: Vec<String> = all
-        .classes
-        .iter()
-        .enumerate()
-        .map(|(label, class)| format!("{} is {label}", quoted(class)))
-        .collect();
-    let (last, first) = labelled.split_last().ok_or("there are no classes; give more data")?;
-    let joined = if first.len() == 1 { format!("{} and {last}", first[0]) } else { labelled.join(", ") };
-    notes.push(format!("{}: {joined}", shown(&all.target)));
-    let moments = standardize.then(|| Moments::of(&all.features, &all.feature_names)).transpose()?;
-    if let Some(moments) = &moments {
-        moments.apply(&mut all.features);
-    }
-    if moments.is_none() {
-        check_scale(&all, notes)?;
-    }
-    let rows = all.rows();
-    let split = match options.test.clone() {
-        Some(path) => {
+    notes.extend_from_slice(&all.notes);
+    let columns: Vec<String> = all.frame.columns.iter().map(|column| column.name.clone()).collect();
+    let references = references(&options, &columns)?;
+    let rows = all.rows.len();
+    let everything = || (0..rows).collect::<Vec<_>>();
+    let split = match options.test {
+        Some(_) => {
             if options.test_fraction.is_some_and(|f| f != 0.0) || options.split_seed.is_some() {
                 return Err("`test` names a test set, so there is nothing to split; leave `test-fraction` and `split-seed` out".into());
             }
-            let bytes = read(&path)?;
-            let table = read_table(&bytes, &foreign_path(&path))?;
-            let mut test = classification_like(&table, &all)?;
-            note_dropped(notes, &path, test.rows_dropped);
-            if let Some(moments) = &moments {
-                moments.apply(&mut test.features);
-            }
-            digest = sha256(format!("{digest}{}", sha256(&bytes)).as_bytes());
-            all.features.extend(test.features);
-            all.labels.extend(test.labels);
-            Split { train: (0..rows).collect(), test: (rows..all.labels.len()).collect() }
+            Split { train: everything(), test: Vec::new() }
         }
         None => {
             let fraction = *options.test_fraction.insert(options.test_fraction.unwrap_or(0.2));
@@ -107,7 +147,71 @@ pub fn prepare(
             train_test_split(rows, fraction, seed)?
         }
     };
-    Ok(Prepared { all, split, moments, sha256: digest, options })
+    let basis = if whole { everything() } else { split.train.clone() };
+    let basis_rows: Vec<usize> = basis.iter().map(|i| all.rows[*i]).collect();
+    let coding = Coding::learn(&all.frame, &basis_rows, &references, !standardize, notes)?;
+    let (mut train, _) = all.coded(&coding, &basis, Unknown::Refuse)?;
+    note_classes(&train, notes)?;
+    let moments = standardize.then(|| Moments::of(&train.features, &train.feature_names)).transpose()?;
+    if whole {
+        (train, _) = all.coded(&coding, &split.train, Unknown::Refuse)?;
+    }
+    let mut test = match &options.test {
+        Some(path) => {
+            let bytes = read(path)?;
+            let table = read_table(&bytes, &foreign_path(path))?;
+            let test = labelled_like(&table, &coding, &train.target, &train.classes)?;
+            notes.extend_from_slice(&test.notes);
+            digest = sha256(format!("{digest}{}", sha256(&bytes)).as_bytes());
+            if is_pipe(path) {
+                kept.push(("test", TEST_TABLE, bytes));
+            }
+            let rows: Vec<usize> = (0..test.rows.len()).collect();
+            let coded = test.coded(&coding, &rows, Unknown::LeaveOut)?;
+            note_unknown(rows.len() - coded.0.rows(), &coded.1, notes);
+            coded.0
+        }
+        None => {
+            let coded = all.coded(&coding, &split.test, Unknown::LeaveOut)?;
+            note_unknown(split.test.len() - coded.0.rows(), &coded.1, notes);
+            coded.0
+        }
+    };
+    match &moments {
+        Some(moments) => {
+            moments.apply(&mut train.features);
+            moments.apply(&mut test.features);
+        }
+        None => check_scale(&train, notes)?,
+    }
+    Ok(Prepared { train, test, coding, moments, sha256: digest, options, kept })
+}
+
+/// Says which label stands for which class.
+fn note_classes(rows: &Classification, notes: &mut Vec<String>) -> Result<(), Error> {
+    let labelled: Vec<String> = rows
+        .classes
+        .iter()
+        .enumerate()
+        .map(|(label, class)| format!("{} is {label}", quoted(class)))
+        .collect();
+    let (last, first) = labelled.split_last().ok_or("there are no classes; give more data")?;
+    let joined = if first.len() == 1 { format!("{} and {last}", first[0]) } else { labelled.join(", ") };
+    notes.push(format!("{}: {joined}", shown(&rows.target)));
+    Ok(())
+}
+
+/// Says how many test rows were left out for words that no training row holds.
+fn note_unknown(rows: usize, unknown: &[(String, String)], notes: &mut Vec<String>) {
+    if let [(column, word), more @ ..] = unknown {
+        let also = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+        let (row, was) = if rows == 1 { ("row", "was") } else { ("rows", "were") };
+        notes.push(format!(
+            "{rows} test {row} {was} left out for words that no training row holds: {} in column {}{also}",
+            quoted(word),
+            quoted(column)
+        ));
+    }
 }
 
 /// Features beyond this have no step size that suits them and the prior alike.
@@ -132,23 +236,20 @@ fn check_scale(all: &Classification, notes: &mut Vec<String>) -> Result<(), Erro
     Ok(())
 }
 
-/// Says how many rows of a file were left out.
-pub fn note_dropped(notes: &mut Vec<String>, file: &Path, dropped: usize) {
-    if dropped > 0 {
-        notes.push(format!("{}: {dropped} rows with missing values were dropped", foreign_path(file)));
-    }
-}
-
 /// Rows that were given in memory as a file of a run directory: every number comes back to the last bit.
-pub fn placed(rows: &Classification, dir: &Path) -> Result<Placed, Error> {
-    let header = rows.feature_names.iter().chain([&rows.target]).cloned().collect();
-    let d = rows.feature_names.len();
-    let row = |(features, label): (&[f64], &u8)| {
+pub fn placed(rows: &LabelledRows, dir: &Path) -> Result<Placed, Error> {
+    let columns = &rows.frame.columns;
+    let header = columns.iter().map(|column| &column.name).chain([&rows.target]).cloned().collect();
+    let cell = |column: &Column, row: usize| match &column.values {
+        Values::Numbers(values) => format!("{:?}", values[row]),
+        Values::Words(words) => words.word(row).unwrap_or_default().to_string(),
+    };
+    let line = |(row, label): (&usize, &u8)| {
         let class = rows.classes[usize::from(*label)].clone();
-        features.iter().map(|v| format!("{v:?}")).chain([class]).collect()
+        columns.iter().map(|column| cell(column, *row)).chain([class]).collect()
     };
     let lines: Vec<Vec<String>> =
-        std::iter::once(header).chain(rows.features.chunks_exact(d).zip(&rows.labels).map(row)).collect();
+        std::iter::once(header).chain(rows.rows.iter().zip(&rows.labels).map(line)).collect();
     place(&lines, dir, Table::new())
 }
 
@@ -159,13 +260,31 @@ pub fn place(lines: &[Vec<String>], dir: &Path, mut options: Table) -> Result<Pl
         let _ = out.write_record(line); // writing to memory does not fail
     }
     let bytes = out.into_inner().unwrap_or_default();
-    let path = std::path::absolute(dir.join(TABLE))
-        .map_err(|e| format!("cannot use {}: {e}; check the path", foreign_path(dir)))?;
-    let Some(name) = path.to_str() else {
-        return Err(
-            DataError::new(format!("the name of {} is not UTF-8; rename it", foreign_path(&path))).into()
-        );
-    };
-    options.insert("data".into(), name.into());
+    options.insert("data".into(), named(dir, TABLE)?);
     Ok(Placed { sha256: sha256(&bytes), files: vec![(TABLE, bytes)], options })
+}
+
+/// What came through pipes as files of a run directory, if anything did.
+pub fn place_kept(kept: &Kept, sha256: &str, dir: &Path) -> Result<Option<Placed>, Error> {
+    if kept.is_empty() {
+        return Ok(None);
+    }
+    let mut options = Table::new();
+    for (option, file, _) in kept {
+        options.insert((*option).into(), named(dir, file)?);
+    }
+    let files = kept.iter().map(|(_, file, bytes)| (*file, bytes.clone())).collect();
+    Ok(Some(Placed { files, options, sha256: sha256.into() }))
+}
+
+/// The absolute name of a file of a run directory.
+fn named(dir: &Path, file: &str) -> Result<serde_json::Value, Error> {
+    let path = std::path::absolute(dir.join(file))
+        .map_err(|e| format!("cannot use {}: {e}; check the path", foreign_path(dir)))?;
+    match path.to_str() {
+        Some(name) => Ok(name.into()),
+        None => {
+            Err(DataError::new(format!("the name of {} is not UTF-8; rename it", foreign_path(&path))).into())
+        }
+    }
 }

@@ -28,14 +28,14 @@ impl Moments {
                 return Err(DataError(format!(
                     "column {} is constant, so it cannot be standardised; leave it out with {} or take features as they are with `no-standardize`",
                     quoted(name),
-                    drop_option(name)
+                    drop_option([name.as_str()])
                 )));
             }
             if !spread.is_finite() {
                 return Err(DataError(format!(
                     "column {} spans more than numbers can hold; rescale it or leave it out with {}",
                     quoted(name),
-                    drop_option(name)
+                    drop_option([name.as_str()])
                 )));
             }
             // Deviations from the first row, scaled by a power of two: no offset costs digits, no square overflows.

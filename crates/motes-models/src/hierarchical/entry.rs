@@ -11,7 +11,7 @@ use motes::{Model, Real, Settings};
 use serde_json::Value;
 
 use super::Hierarchical;
-use crate::data::{self, rows};
+use crate::data::{self, rows, rows::Kept};
 use crate::options::{Flag, Table};
 use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Problem, read};
 
@@ -102,7 +102,9 @@ impl registry::Entry for Entry {
         }
         Ok(Arc::new(match given {
             Given::Options => Observations::read(options)?,
-            Given::Observations(y) => Observations { y, options, sha256: None, notes: Vec::new() },
+            Given::Observations(y) => {
+                Observations { y, options, sha256: None, notes: Vec::new(), kept: Kept::new() }
+            }
             _ => {
                 return Err("the hierarchical model takes observations, not rows; give y".into());
             }
@@ -117,11 +119,13 @@ struct Observations {
     /// `None` if they were given in memory.
     sha256: Option<String>,
     notes: Vec<String>,
+    /// What came through a pipe.
+    kept: Kept,
 }
 
 impl Observations {
     fn read(options: Options) -> Result<Self, Error> {
-        let mut notes = Vec::new();
+        let (mut notes, mut kept) = (Vec::new(), Kept::new());
         let (y, sha256, options) = match &options.data {
             Some(path) => {
                 let Options { dim, true_theta, data_seed, .. } = options;
@@ -132,9 +136,12 @@ impl Observations {
                 }
                 let bytes = read(path)?;
                 let table = data::read_table(&bytes, &foreign_path(path))?;
-                let (y, dropped) = data::column(&table, options.target.as_deref())?;
-                rows::note_dropped(&mut notes, path, dropped);
-                (y, data::sha256(&bytes), options)
+                let y = data::column(&table, options.target.as_deref(), &mut notes)?;
+                let sha256 = data::sha256(&bytes);
+                if data::is_pipe(path) {
+                    kept.push(("data", rows::TABLE, bytes));
+                }
+                (y, sha256, options)
             }
             None => {
                 if options.target.is_some() {
@@ -154,7 +161,7 @@ impl Observations {
                 (y, digest, Options { dim, true_theta, data_seed, ..options })
             }
         };
-        Ok(Observations { y, options, sha256: Some(sha256), notes })
+        Ok(Observations { y, options, sha256: Some(sha256), notes, kept })
     }
 
     fn build<F: Real>(&self) -> Result<Arc<dyn Model<F>>, Error> {
@@ -205,8 +212,8 @@ impl Problem for Observations {
     }
 
     fn place(&self, dir: &Path) -> Result<Option<Placed>, Error> {
-        if self.sha256.is_some() {
-            return Ok(None);
+        if let Some(sha256) = &self.sha256 {
+            return rows::place_kept(&self.kept, sha256, dir);
         }
         let lines: Vec<Vec<String>> = std::iter::once(vec!["y".to_string()])
             .chain(self.y.iter().map(|v| vec![format!("{v:?}")]))

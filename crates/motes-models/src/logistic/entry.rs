@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use motes::algorithms::AUTO;
-use motes::sentence::foreign_path;
 use motes::settings::{InitParticles, Preconditioner};
 use motes::{Model, Real, Settings};
 use serde_json::Value;
 
-use super::{Logistic, Options as Prior, Prediction, predict};
+use super::rows::Rows as Packed;
+use super::{Learn, Logistic, Options as Prior, Prediction, mode, predict};
 use crate::data::remember::Remember;
-use crate::data::rows::{self, RowOptions, prepare};
-use crate::data::{self, Classification, wisconsin};
+use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
+use crate::data::{Classification, Coding, LabelledRows, quoted, wisconsin};
 use crate::options::{Flag, Table};
 use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Predictor, Problem, read};
 
@@ -20,6 +20,8 @@ use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Predictor
 pub struct Entry;
 
 const NAME: &str = "logistic";
+/// Numbers up to which it is worth the time to look for weights that separate the classes.
+const SEPARATION: usize = 1 << 20;
 
 crate::options! {
     /// The data and the prior.
@@ -30,10 +32,16 @@ crate::options! {
             data: PathBuf => "FILE";
         }
         "Model" {
-            /// V of the prior N(theta 1, V I) of the weights [default: 5]
+            /// What to learn of the prior N(m 1, V I) of the weights: mean, variance or both; theta is m, log V or both, and m is
+            /// 0 where it is not learnt [default: variance; mean with the embedded data]
+            learn: Learn => "PART";
+            /// V where it is not learnt [default: 5]
             prior_variance: f64 => "V";
-            /// Add an intercept with its own prior N(0, V), not tied to theta
+            /// Add an intercept with its own prior N(0, 100) [default: added, but not with the embedded data, where the prior
+            /// is N(0, V)]
             intercept: bool => "BOOL";
+            /// Leave the intercept out
+            no_intercept: bool => "BOOL";
         }
     }
 }
@@ -44,7 +52,7 @@ impl registry::Entry for Entry {
     }
 
     fn about(&self) -> &'static str {
-        "Empirical-Bayes logistic regression: weights x ~ N(theta 1, V I)"
+        "Empirical-Bayes logistic regression: weights x ~ N(m 1, V I), m or V or both learnt"
     }
 
     fn flags(&self) -> &'static [Flag] {
@@ -70,7 +78,13 @@ impl registry::Entry for Entry {
     }
 
     fn gives_way(&self) -> &'static [(&'static [&'static str], &'static [&'static str])] {
-        rows::GIVES_WAY
+        const OWN: &[(&[&str], &[&str])] = &[
+            rows::GIVES_WAY[0],
+            rows::GIVES_WAY[1],
+            (&["no-intercept"], &["intercept"]),
+            (&["learn"], &["prior-variance"]),
+        ];
+        OWN
     }
 
     fn load(&self, options: Table, given: Given) -> Result<Arc<dyn Problem>, Error> {
@@ -79,7 +93,7 @@ impl registry::Entry for Entry {
             Given::Options => Regression::read(options)?,
             Given::Rows(rows) => {
                 let given = Some(rows.clone());
-                Regression { given, ..Regression::of(rows, options, "the data", String::new())? }
+                Regression { given, ..Regression::of(Source::given(rows), options)? }
             }
             _ => {
                 return Err("logistic regression takes rows with labels; give X and y".into());
@@ -106,41 +120,47 @@ struct Regression {
     notes: Vec<String>,
     remember: Remember,
     /// Rows that were given in memory.
-    given: Option<Classification>,
+    given: Option<LabelledRows>,
+    /// What came through pipes.
+    kept: Kept,
 }
 
 impl Regression {
     fn read(options: Options) -> Result<Self, Error> {
         let mut options = options;
-        let (bytes, name) = match &options.data {
-            Some(path) => (read(path)?, foreign_path(path)),
+        let source = match &options.data {
+            Some(path) => Source::of_table(path, read(path)?, &options.rows, 2)?,
             None => {
                 let drop = || wisconsin::DROP.iter().map(|s| s.to_string()).collect();
                 options.rows.drop = Some(options.rows.drop.unwrap_or_else(drop));
-                (wisconsin::BYTES.to_vec(), wisconsin::NAME.to_string())
+                Source::embedded(wisconsin::BYTES, wisconsin::NAME, &options.rows)?
             }
         };
-        let table = data::read_table(&bytes, &name)?;
-        let drop = options.rows.drop.as_deref().unwrap_or_default();
-        let all = data::classification(&table, options.rows.target.as_deref(), drop)?;
-        Regression::of(all, options, &name, data::sha256(&bytes))
+        Regression::of(source, options)
     }
 
-    fn of(all: Classification, options: Options, name: &str, digest: String) -> Result<Self, Error> {
-        let standard = Prior::default();
-        let prior = Prior {
-            prior_variance: options.prior_variance.unwrap_or(standard.prior_variance),
-            intercept: options.intercept.unwrap_or(standard.intercept),
-        };
-        prior.check()?;
+    fn of(source: Source, options: Options) -> Result<Self, Error> {
+        let prior = prior(&options, source.whole)?;
         let mut notes = Vec::new();
-        let prepared = prepare(all, options.rows, name, digest, &mut notes)?;
-        let all = prepared.all;
-        let (train, test) = (all.select(&prepared.split.train), all.select(&prepared.split.test));
-        let test = (test.rows() > 0).then_some(test);
+        let prepared = prepare(source, options.rows, &mut notes)?;
+        let train = prepared.train;
+        let test = (prepared.test.rows() > 0).then_some(prepared.test);
         let (train_rows, test_rows) = (train.rows(), test.as_ref().map_or(0, |t| t.rows()));
         let inputs = train.feature_names.len();
         notes.push(format!("{train_rows} rows to train on, {test_rows} to test on, {inputs} features"));
+        if train_rows * inputs <= SEPARATION && separated(&train, prior.intercept) {
+            let [a, b] = [0, 1].map(|label| quoted(train.classes.get(label).map_or("", |c| c)));
+            notes.push(format!(
+                "the classes {a} and {b} are separated: some weights tell all rows to train on apart, so that larger ones always fit better"
+            ));
+        }
+        let centred = prepared.moments.is_some() && prior.intercept;
+        if centred && prior.learn != Learn::Mean && !has_signal(&train) {
+            notes.push(
+                "the features tell the classes apart no better than chance would: the likelihood falls as the weights' variance leaves 0, so that log_variance may have no maximum"
+                    .into(),
+            );
+        }
         let remember = Remember {
             model: NAME.into(),
             inputs,
@@ -148,20 +168,23 @@ impl Regression {
             target: train.target.clone(),
             classes: train.classes.clone(),
             features: train.feature_names.clone(),
+            columns: prepared.coding,
             moments: prepared.moments,
             intercept: prior.intercept,
             train_rows,
             test_rows,
-            rows_dropped: all.rows_dropped,
+            rows_dropped: train.rows_dropped,
         };
         let options = Options {
             rows: prepared.options,
             data: options.data,
-            prior_variance: Some(prior.prior_variance),
+            prior_variance: (prior.learn == Learn::Mean).then_some(prior.prior_variance),
             intercept: Some(prior.intercept),
+            no_intercept: None,
+            learn: Some(prior.learn),
         };
-        let (sha256, given) = (prepared.sha256, None);
-        Ok(Regression { train, test, prior, options, sha256, notes, remember, given })
+        let (sha256, kept, given) = (prepared.sha256, prepared.kept, None);
+        Ok(Regression { train, test, prior, options, sha256, notes, remember, given, kept })
     }
 
     fn build<F: Real>(&self) -> Result<Arc<dyn Model<F>>, Error> {
@@ -169,13 +192,64 @@ impl Regression {
     }
 }
 
+/// Whether weights are there that tell all rows apart.
+fn separated(train: &Classification, intercept: bool) -> bool {
+    mode::separated(&Packed::<f64>::new(&train.features, &train.labels, intercept))
+}
+
+/// Whether the likelihood of V rises at V = 0, beside an intercept and for centred features: the score test of a variance,
+/// by half the squared gradient at x = 0 plus the trace of the Hessian.
+fn has_signal(train: &Classification) -> bool {
+    let (rows, d) = (train.rows() as f64, train.feature_names.len());
+    let p = train.labels.iter().map(|label| f64::from(*label)).sum::<f64>() / rows;
+    let mut gradient = vec![0.0; d];
+    let mut squares = 0.0;
+    for (features, label) in train.features.chunks_exact(d).zip(&train.labels) {
+        for (gradient, f) in gradient.iter_mut().zip(features) {
+            *gradient += (f64::from(*label) - p) * f;
+            squares += f * f;
+        }
+    }
+    gradient.iter().map(|g| g * g).sum::<f64>() > p * (1.0 - p) * squares
+}
+
+/// The prior that was chosen: for the embedded data that of the paper, unless something else is said.
+fn prior(options: &Options, embedded: bool) -> Result<Prior, Error> {
+    let learn = options.learn.unwrap_or(if embedded { Learn::Mean } else { Learn::Variance });
+    if let (Some(v), true) = (options.prior_variance, learn != Learn::Mean) {
+        return Err(format!(
+            "`prior-variance={v}` fixes what is learnt here; leave it out, or learn the mean instead with `learn=mean`"
+        )
+        .into());
+    }
+    let intercept = match (options.intercept, options.no_intercept) {
+        (Some(true), Some(true)) => {
+            return Err("`intercept` and `no-intercept` contradict each other; leave one of them out".into());
+        }
+        (Some(intercept), _) => intercept,
+        (None, Some(none)) => !none,
+        (None, None) => !embedded,
+    };
+    let standard = Prior::default();
+    let prior_variance = options.prior_variance.unwrap_or(standard.prior_variance);
+    let intercept_variance = if embedded { prior_variance } else { standard.intercept_variance };
+    let prior = Prior { prior_variance, intercept, intercept_variance, learn };
+    prior.check()?;
+    Ok(prior)
+}
+
 impl Problem for Regression {
     fn name(&self) -> &str {
         NAME
     }
 
+    /// Particles that are all 0 would have no variance to learn, so that they start from the prior.
     fn defaults(&self) -> Defaults {
-        registry::Entry::defaults(&Entry)
+        let usual = registry::Entry::defaults(&Entry);
+        match self.prior.learn {
+            Learn::Mean => usual,
+            Learn::Variance | Learn::Both => Defaults { init_particles: InitParticles::Prior, ..usual },
+        }
     }
 
     fn options(&self) -> Table {
@@ -203,7 +277,10 @@ impl Problem for Regression {
     }
 
     fn place(&self, dir: &Path) -> Result<Option<Placed>, Error> {
-        self.given.as_ref().map(|rows| rows::placed(rows, dir)).transpose()
+        match &self.given {
+            Some(rows) => rows::placed(rows, dir).map(Some),
+            None => rows::place_kept(&self.kept, &self.sha256, dir),
+        }
     }
 }
 
@@ -223,8 +300,8 @@ impl Predictor for Rows {
         &self.0.classes
     }
 
-    fn columns(&self) -> &[String] {
-        &self.0.features
+    fn columns(&self) -> &Coding {
+        &self.0.columns
     }
 
     fn coordinates(&self) -> Option<Vec<String>> {

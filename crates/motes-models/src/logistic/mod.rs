@@ -1,9 +1,10 @@
-//! Bayesian logistic regression (Sec. blr): weights x ~ N(theta 1, V I), labels l_i ~ Bernoulli(sigmoid(f_i.x)).
+//! Bayesian logistic regression (Sec. blr): weights x ~ N(m 1, V I), labels l_i ~ Bernoulli(sigmoid(f_i.x)); theta is m, log V or both.
 
 mod entry;
 mod kernels;
 mod mode;
 mod predict;
+mod prior;
 mod rows;
 mod vector;
 
@@ -17,10 +18,12 @@ use motes::{At, Gives, Model, ModelError, Real, Want};
 
 use crate::data::{Classification, DataError};
 use kernels::Sum;
+use prior::Moments;
 use rows::{Line, Rows, lines};
 
 pub use entry::Entry;
 pub use predict::{Prediction, predict};
+pub use prior::{Learn, Options};
 
 /// Particles per block where the rows are few: a block must take some microseconds, and blocks must outnumber threads.
 const BLOCK_NANOSECONDS: f64 = 3_000.0;
@@ -28,43 +31,18 @@ const PER_BLOCK: std::ops::RangeInclusive<usize> = 4..=8;
 /// Coordinates in a block of particles where the rows are many.
 const MOST_COORDINATES: usize = 1 << 16;
 
-/// l(theta, x) = sum_i [l_i f_i.x - ln(1 + e^{f_i.x})] - |x - theta 1|^2 / (2V) (eq. blrdens with erratum 1).
+/// l(theta, x) = sum_i [l_i f_i.x - ln(1 + e^{f_i.x})] - |x - m 1|^2 / (2V) (eq. blrdens with erratum 1), less D log(V) / 2
+/// where V is learnt, and less b^2 / (2W) for an intercept b, the last coordinate, where there is one.
 #[derive(Debug)]
 pub struct Logistic<F> {
     rows: Rows<F>,
     names: Vec<String>,
-    /// The number of coordinates tied to theta, D: all but the intercept.
+    /// The number of coordinates with the common prior, D: all but the intercept.
     tied: usize,
-    variance: f64,
-    terms: [f64; 1],
+    prior: Options,
+    terms: Vec<f64>,
     test: Option<predict::TestSet>,
     curvature: OnceLock<Option<f64>>,
-}
-
-/// What can be chosen besides the data.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
-    /// V, the prior variance of each weight.
-    pub prior_variance: f64,
-    /// Whether a last coordinate with feature 1 is added; its prior is N(0, V), not tied to theta.
-    pub intercept: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options { prior_variance: 5.0, intercept: false }
-    }
-}
-
-impl Options {
-    /// Refuses a prior that is none.
-    pub(crate) fn check(self) -> Result<(), DataError> {
-        let v = self.prior_variance;
-        if v > 0.0 && v.is_finite() {
-            return Ok(());
-        }
-        Err(DataError::new(format!("`prior-variance={v}` is not a positive number; use for example 5")))
-    }
 }
 
 impl<F: Real> Logistic<F> {
@@ -74,7 +52,7 @@ impl<F: Real> Logistic<F> {
         test: Option<&Classification>,
         options: Options,
     ) -> Result<Self, DataError> {
-        let Options { prior_variance, intercept } = options;
+        let intercept = options.intercept;
         options.check()?;
         let mut names = train.feature_names.clone();
         let tied = names.len();
@@ -106,8 +84,8 @@ impl<F: Real> Logistic<F> {
             rows,
             names,
             tied,
-            variance: prior_variance,
-            terms: [tied as f64],
+            prior: options,
+            terms: vec![tied as f64; options.learn.names().len()],
             test,
             curvature: OnceLock::new(),
         })
@@ -138,7 +116,11 @@ impl<F: Real> Model<F> for Logistic<F> {
     }
 
     fn d_theta(&self) -> usize {
-        1
+        self.terms.len()
+    }
+
+    fn theta_names(&self) -> Vec<String> {
+        self.prior.learn.names().iter().map(|name| name.to_string()).collect()
     }
 
     fn d_x(&self) -> usize {
@@ -171,7 +153,8 @@ impl<F: Real> Model<F> for Logistic<F> {
     }
 
     fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
-        let (d, theta, precision) = (self.d(), at.theta[0], 1.0 / self.variance);
+        let (d, prior) = (self.d(), self.prior.at(at.theta));
+        let (mean, precision, own) = (prior.mean, 1.0 / prior.variance, 1.0 / self.prior.intercept_variance);
         let particles = at.x.chunks_exact(d);
         let (_, space, _) = pod_align_to_mut::<F, Line>(want.scratch);
         // The sums over the rows: gradients and losses share their products where both are asked for.
@@ -186,45 +169,56 @@ impl<F: Real> Model<F> for Logistic<F> {
         let sums = &mut cast_slice_mut(sums)[..particles.len() * width];
         let scale = sum.map_or(1.0, |sum| self.likelihood(sum, at, space, sums));
         // Beside the gradients where both are asked for, or by itself: one addition after the other takes long.
-        let mut excess = 0.0;
+        let mut sums_of_theta = Moments::default();
         if let Some(grad_x) = want.grad_x {
             let scale = LN_2 * scale;
             let rows = particles.clone().zip(grad_x.chunks_exact_mut(d)).zip(sums.chunks_exact(width));
             for ((x, grad), sums) in rows {
                 for ((x, grad), sum) in x.iter().zip(&mut *grad).zip(sums).take(self.tied) {
-                    let prior = theta - x.f64();
-                    *grad = F::of(scale * sum + precision * prior);
-                    excess -= prior;
+                    let away = mean - x.f64();
+                    *grad = F::of(scale * sum + precision * away);
+                    sums_of_theta.add(away);
                 }
                 for i in self.tied..d {
-                    grad[i] = F::of(scale * sums[i] - precision * x[i].f64());
+                    grad[i] = F::of(scale * sums[i] - own * x[i].f64());
                 }
             }
         } else if want.grad_theta.is_some() {
             for x in particles.clone().flat_map(|x| &x[..self.tied]) {
-                excess -= theta - x.f64();
+                sums_of_theta.add(mean - x.f64());
             }
         }
+        let learn = self.prior.learn;
         if let Some(grad_theta) = want.grad_theta {
-            grad_theta[0] = precision * excess;
+            learn.score(sums_of_theta, (particles.len() * self.tied) as f64, precision, grad_theta);
         }
         if let Some(log_density) = want.log_density {
+            // Both priors over the variance of the one: in f64 the ratio costs nothing where it is 1.
+            let ratio = prior.variance / self.prior.intercept_variance;
+            let determinant =
+                if learn.variance() { 0.5 * self.tied as f64 * prior.variance.ln() } else { 0.0 };
             for ((out, x), sums) in
                 log_density.iter_mut().zip(particles.clone()).zip(sums.chunks_exact(width))
             {
                 let (tied, intercept) = x.split_at(self.tied);
-                let squares = tied.iter().map(|x| (x.f64() - theta).powi(2)).sum::<f64>()
-                    + intercept.iter().map(|x| x.f64().powi(2)).sum::<f64>();
-                *out = -scale * sums[width - 1] - squares / (2.0 * self.variance);
+                let squares = tied.iter().map(|x| (x.f64() - mean).powi(2)).sum::<f64>()
+                    + intercept.iter().map(|x| ratio * x.f64().powi(2)).sum::<f64>();
+                *out = -scale * sums[width - 1] - squares / (2.0 * prior.variance) - determinant;
             }
         }
         if let Some(scores) = want.scores {
-            for (x, score) in particles.clone().zip(scores) {
-                *score = precision * x[..self.tied].iter().map(|x| x.f64() - theta).sum::<f64>();
+            for (x, score) in particles.clone().zip(scores.chunks_exact_mut(self.terms.len())) {
+                let mut moments = Moments::default();
+                x[..self.tied].iter().for_each(|x| moments.add(mean - x.f64()));
+                learn.score(moments, self.tied as f64, precision, score);
             }
         }
         if let Some(hessian) = want.hessian {
-            hessian[0] = -((particles.len() * self.tied) as f64) / self.variance;
+            let mut moments = Moments::default();
+            if learn.variance() {
+                particles.clone().flat_map(|x| &x[..self.tied]).for_each(|x| moments.add(mean - x.f64()));
+            }
+            learn.hessian(moments, (particles.len() * self.tied) as f64, prior.variance, hessian);
         }
         Ok(())
     }
@@ -233,9 +227,12 @@ impl<F: Real> Model<F> for Logistic<F> {
         Gives::ALL
     }
 
-    /// The prior's Gaussian.
+    /// The priors' Gaussians, but for what the log density has of them where V is learnt.
     fn left_out(&self) -> Option<f64> {
-        Some(-0.5 * self.d() as f64 * (std::f64::consts::TAU * self.variance).ln())
+        let own = self.d() - self.tied;
+        let variance = if self.prior.learn.variance() { 1.0 } else { self.prior.prior_variance };
+        let log = |variance: f64| (std::f64::consts::TAU * variance).ln();
+        Some(-0.5 * (self.tied as f64 * log(variance) + own as f64 * log(self.prior.intercept_variance)))
     }
 
     fn default_step_size(&self) -> f64 {
@@ -243,7 +240,9 @@ impl<F: Real> Model<F> for Logistic<F> {
     }
 
     fn curvature(&self) -> Option<f64> {
-        *self.curvature.get_or_init(|| mode::curvature(&self.rows, self.variance))
+        let variance = if self.prior.learn.variance() { 1.0 } else { self.prior.prior_variance };
+        let prior = mode::Prior { tied: self.tied, variance, own: self.prior.intercept_variance };
+        *self.curvature.get_or_init(|| mode::curvature(&self.rows, prior))
     }
 
     fn theta_terms(&self) -> Option<&[f64]> {
@@ -269,29 +268,46 @@ impl<F: Real> Model<F> for Logistic<F> {
 
 impl<F: Real> MStep<F> for Logistic<F> {
     fn statistics_len(&self) -> usize {
-        1
+        self.terms.len()
     }
 
     fn statistics(&self, at: At<'_, F>, out: &mut [f64]) -> Result<(), ModelError> {
-        let x = at.x;
-        let tied = x.chunks_exact(self.d()).flat_map(|x| &x[..self.tied]);
-        out[0] = tied.map(|x| x.f64()).sum();
+        let tied = || at.x.chunks_exact(self.d()).flat_map(|x| &x[..self.tied]).map(|x| x.f64());
+        let sum = |out: &mut f64| *out = tied().sum();
+        let squares = |out: &mut f64| *out = tied().map(|x| x * x).sum();
+        match out {
+            [one] if self.prior.learn == Learn::Mean => sum(one),
+            [one] => squares(one),
+            [first, second, ..] => (sum(first), squares(second)).0,
+            [] => {}
+        }
         Ok(())
     }
 
-    /// The mean of all tied coordinates of all particles.
+    /// The mean of all tied coordinates of all particles, and their variance around it, or around 0.
     fn m_step(&self, mean: &[f64], theta: &mut [f64]) -> Result<(), ModelError> {
-        theta[0] = mean[0] / self.tied as f64;
+        let d = self.tied as f64;
+        let log = |variance: f64| variance.max(f64::MIN_POSITIVE).ln();
+        match (self.prior.learn, mean, theta) {
+            (Learn::Mean, [sum, ..], [m, ..]) => *m = sum / d,
+            (Learn::Variance, [squares, ..], [v, ..]) => *v = log(squares / d),
+            (Learn::Both, [sum, squares, ..], [m, v, ..]) => {
+                *m = sum / d;
+                *v = log(squares / d - *m * *m);
+            }
+            _ => {}
+        }
         Ok(())
     }
 }
 
 impl<F: Real> Draws<F> for Logistic<F> {
     fn map_normals(&self, theta: &[f64], _groups: &[u32], x: &mut [F]) {
-        let deviation = self.variance.sqrt();
+        let prior = self.prior.at(theta);
+        let (deviation, own) = (prior.variance.sqrt(), self.prior.intercept_variance.sqrt());
         for x in x.chunks_exact_mut(self.d()) {
             for (i, x) in x.iter_mut().enumerate() {
-                let mean = if i < self.tied { theta[0] } else { 0.0 };
+                let (mean, deviation) = if i < self.tied { (prior.mean, deviation) } else { (0.0, own) };
                 *x = F::of(mean + deviation * x.f64());
             }
         }

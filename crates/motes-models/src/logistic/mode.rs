@@ -14,17 +14,48 @@ const CG_STEPS: usize = 100;
 const LANCZOS_STEPS: usize = 100;
 
 /// The largest eigenvalue of the negative x-Hessian at the mode; `None` only where numbers overflow.
-pub(super) fn curvature<F: Real>(rows: &Rows<F>, variance: f64) -> Option<f64> {
-    let mut target = Target::new(rows, variance);
+pub(super) fn curvature<F: Real>(rows: &Rows<F>, prior: Prior) -> Option<f64> {
+    let mut target = Target::new(rows, prior);
     let x = mode(&mut target);
     target.weigh(&x);
     Some(largest_eigenvalue(&mut target, x.len())).filter(|c| c.is_finite())
 }
 
+/// Whether some hyperplane has all rows of each class on its own side: where a slight prior lets weights grow, they find it.
+pub(super) fn separated<F: Real>(rows: &Rows<F>) -> bool {
+    const SLIGHT: f64 = 1e4;
+    let mut target = Target::new(rows, Prior { tied: rows.columns, variance: SLIGHT, own: SLIGHT });
+    let x = mode(&mut target);
+    let (columns, lanes) = (rows.columns, lanes::<F>());
+    let vectors = rows.all().g.chunks_exact(columns * lanes).zip(rows.weights().chunks_exact(lanes));
+    vectors.into_iter().all(|(g, w)| {
+        (0..lanes).all(|lane| {
+            let t: f64 = g.iter().skip(lane).step_by(lanes).zip(&x).map(|(g, x)| g.f64() * x).sum();
+            w[lane].f64() == 0.0 || t > 0.0
+        })
+    })
+}
+
+/// The variances of the priors around 0.
+#[derive(Clone, Copy)]
+pub(super) struct Prior {
+    /// How many coordinates have the first.
+    pub tied: usize,
+    pub variance: f64,
+    /// That of the other coordinates.
+    pub own: f64,
+}
+
+impl Prior {
+    fn of(&self, i: usize) -> f64 {
+        if i < self.tied { self.variance } else { self.own }
+    }
+}
+
 /// -l(0, x) = sum_i w_i ln(1 + 2^{-g_i.x}) + |x|^2 / (2V), its gradient and its Hessian times a vector.
 struct Target<'a, F> {
     rows: &'a Rows<F>,
-    variance: f64,
+    prior: Prior,
     /// w_i p_i (1 - p_i) ln(2)^2 at the point given to [`Target::weigh`].
     weights: Vec<Line>,
     x: Vec<F>,
@@ -33,11 +64,11 @@ struct Target<'a, F> {
 }
 
 impl<'a, F: Real> Target<'a, F> {
-    fn new(rows: &'a Rows<F>, variance: f64) -> Self {
+    fn new(rows: &'a Rows<F>, prior: Prior) -> Self {
         let zero = F::of(0.0);
         Target {
             rows,
-            variance,
+            prior,
             weights: vec![Line::zeroed(); lines::<F>(rows.weights().len())],
             x: vec![zero; rows.columns],
             space: vec![Line::zeroed(); rows.partial_lines(rows.columns)],
@@ -59,12 +90,14 @@ impl<'a, F: Real> Target<'a, F> {
     fn value(&mut self, x: &[f64]) -> f64 {
         let mut loss = [0.0];
         self.sums(Sum::Loss, x, &mut loss);
-        loss[0] + dot(x, x) / (2.0 * self.variance)
+        let (tied, own) = x.split_at(self.prior.tied);
+        loss[0] + dot(tied, tied) / (2.0 * self.prior.variance) + dot(own, own) / (2.0 * self.prior.own)
     }
 
     fn gradient(&mut self, x: &[f64], out: &mut [f64]) {
         self.sums(Sum::Gradient, x, out);
-        out.iter_mut().zip(x).for_each(|(g, x)| *g = x / self.variance - LN_2 * *g);
+        let prior = self.prior;
+        out.iter_mut().zip(x).enumerate().for_each(|(i, (g, x))| *g = x / prior.of(i) - LN_2 * *g);
     }
 
     /// Fixes the point of the Hessian.
@@ -92,13 +125,14 @@ impl<'a, F: Real> Target<'a, F> {
         }
         let unit: Vec<f64> = v.iter().map(|v| v / norm).collect();
         self.sums(Sum::Product, &unit, out);
-        out.iter_mut().zip(&unit).for_each(|(o, v)| *o = norm * (*o + v / self.variance));
+        let prior = self.prior;
+        out.iter_mut().zip(&unit).enumerate().for_each(|(i, (o, v))| *o = norm * (*o + v / prior.of(i)));
     }
 
     /// The Hessian's diagonal.
     fn diagonal(&self) -> Vec<f64> {
         let (columns, lanes) = (self.rows.columns, lanes::<F>());
-        let mut out = vec![1.0 / self.variance; columns];
+        let mut out: Vec<f64> = (0..columns).map(|i| 1.0 / self.prior.of(i)).collect();
         let rows = self.rows.all().g.chunks_exact(columns * lanes).zip(self.weights().chunks_exact(lanes));
         for (g, w) in rows {
             for (out, g) in out.iter_mut().zip(g.chunks_exact(lanes)) {

@@ -96,6 +96,49 @@ def numbers(name: str, value: Any, ndim: int) -> np.ndarray:
     return array
 
 
+def columns(name: str, value: Any, words: Sequence[bool] | None = None) -> tuple[np.ndarray, list[list[str] | None]]:
+    """The columns of a frame or an array as numbers, and the words that these count in columns of words.
+
+    Columns of text, categories and booleans of a frame are words; so are those that `words` says must be.
+    """
+    names = list(value.columns) if hasattr(value, "columns") else []
+    parts = [_plain(value[name]) for name in names]
+    if not any(_is_words(value[n], p) for n, p in zip(names, parts)) and not any(words or ()):
+        features = numbers(name, value, 2)
+        return features, [None] * features.shape[1]
+    if not names:
+        raise ValueError(f"{name} has no named columns and the model knows categories; give a data frame")
+    out = np.empty((len(parts[0]), len(parts)))
+    levels: list[list[str] | None] = []
+    for i, (column, part) in enumerate(zip(names, parts)):
+        if _is_words(value[column], part) or (words and words[i]):
+            out[:, i], known = _codes(f"{name}[{column!r}]", part)
+            levels.append(known)
+        else:
+            out[:, i] = numbers(f"{name}[{column!r}]", part, 1)
+            levels.append(None)
+    if out.size == 0:
+        raise ValueError(f"{name} has shape {out.shape} and holds no data; give at least one value")
+    return np.ascontiguousarray(out), levels
+
+
+def _is_words(column: Any, part: np.ndarray) -> bool:
+    """Whether a column of a frame holds words; numbers among objects are numbers."""
+    if part.dtype.kind in "bUS" or str(getattr(column, "dtype", "")) in ("category", "Categorical"):
+        return True
+    return part.dtype.kind == "O" and any(isinstance(v, (str, bytes, bool, np.bool_)) for v in part)
+
+
+def _codes(name: str, part: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Which word each is, and the words."""
+    missing = [v is None or v != v for v in part.tolist()] if part.dtype.kind in "Of" else [False] * len(part)
+    if any(missing):
+        raise ValueError(f"{name} misses values, first in row {missing.index(True)}; remove or fill in those rows")
+    known: dict[str, int] = {}
+    codes = [known.setdefault(str(v).strip(), len(known)) for v in part.tolist()]
+    return np.array(codes, dtype=np.float64), list(known)
+
+
 def labels(name: str, value: Any, rows: int, most: int) -> tuple[np.ndarray, list[str], np.ndarray]:
     """Labels that count the classes, the names of the classes and the classes themselves, in Motes' order."""
     array = converted(name, value, "give one label per row")

@@ -149,24 +149,28 @@ class Hierarchical(_Builtin):
 
 
 class LogisticRegression(_Builtin):
-    """Empirical-Bayes logistic regression: weights x ~ N(theta 1, V I), the prior mean theta is learnt.
+    """Empirical-Bayes logistic regression: weights x ~ N(m 1, V I), of which m, V or both are learnt.
 
-    Arrays are taken as they are: nothing is standardised and all rows are trained on, unless you ask for it. The
-    command line, and :meth:`from_csv`, standardise features and hold out a fifth of the rows;
-    ``standardize=True, test_fraction=0.2`` gives the same here, bit for bit.
+    Features are standardised and all rows are trained on, unless you say otherwise. The command line, and
+    :meth:`from_csv`, hold out a fifth of the rows; ``test_fraction=0.2`` gives the same here, bit for bit.
 
     Parameters
     ----------
     X : array_like, shape (rows, features)
-        The features. The column names of a data frame are kept.
+        The features. The column names of a data frame are kept, and its columns of text, categories and booleans become
+        categories, as on the command line.
     y : array_like, shape (rows,)
         Labels of two classes.
-    prior_variance : float
-        V, the prior variance of each weight.
+    prior_variance : float, optional
+        V where it is not learnt, 5 unless you say otherwise.
+    learn : {"variance", "mean", "both"}
+        What theta is: log V, m, or both. m is 0 where it is not learnt.
     intercept : bool
-        Whether to add an intercept with its own prior N(0, V), not tied to theta.
+        Whether to add an intercept with its own prior N(0, 100).
     standardize : bool
-        Whether to centre and scale each feature by its moments over all rows.
+        Whether to centre and scale each feature by its moments over the rows trained on.
+    reference : mapping, optional
+        For columns that are categories, the level that the others are compared with; by default the first.
     test_fraction : float
         The fraction of rows held out for test metrics.
     split_seed : int
@@ -189,16 +193,22 @@ class LogisticRegression(_Builtin):
         self,
         X: Any,
         y: Any,
-        prior_variance: float = 5.0,
+        prior_variance: float | None = None,
         *,
-        intercept: bool = False,
-        standardize: bool = False,
+        learn: str | None = None,
+        intercept: bool = True,
+        standardize: bool = True,
         test_fraction: float = 0.0,
         split_seed: int = 0,
         feature_names: Sequence[str] | None = None,
+        reference: Mapping[str, Any] | None = None,
     ) -> None:
-        settings = {"prior_variance": finite("prior_variance", prior_variance), "intercept": flag("intercept", intercept)}
-        _of_rows(self, X, y, 2, settings, standardize, test_fraction, split_seed, feature_names)
+        settings = {
+            "prior_variance": None if prior_variance is None else finite("prior_variance", prior_variance),
+            "learn": learn,
+            "intercept": flag("intercept", intercept),
+        }
+        _of_rows(self, X, y, 2, settings, standardize, test_fraction, split_seed, feature_names, reference)
 
     @classmethod
     def from_csv(
@@ -211,8 +221,10 @@ class LogisticRegression(_Builtin):
         test_fraction: float | None = None,
         split_seed: int | None = None,
         standardize: bool = True,
-        prior_variance: float = 5.0,
-        intercept: bool = False,
+        prior_variance: float | None = None,
+        learn: str | None = None,
+        intercept: bool = True,
+        reference: Mapping[str, Any] | None = None,
     ) -> "LogisticRegression":
         """The model of a CSV file, read as ``motes fit logistic --data`` reads it.
 
@@ -226,18 +238,21 @@ class LogisticRegression(_Builtin):
             Columns to leave out.
         test : path, optional
             A CSV file to test on.
-        test_fraction, split_seed, standardize, prior_variance, intercept
+        test_fraction, split_seed, standardize, prior_variance, learn, intercept
             As on the command line, whose defaults they have.
+        reference : mapping, optional
+            As for the class itself.
         """
         return cls._of_settings(
-            {"drop": list(drop)},
+            {"drop": list(drop), **_references(reference)},
             data=_absolute(path),
             target=target,
             test=None if test is None else _absolute(test),
             test_fraction=test_fraction,
             split_seed=split_seed,
             no_standardize=not flag("standardize", standardize),
-            prior_variance=finite("prior_variance", prior_variance),
+            prior_variance=None if prior_variance is None else finite("prior_variance", prior_variance),
+            learn=learn,
             intercept=flag("intercept", intercept),
         )
 
@@ -248,7 +263,8 @@ class LogisticRegression(_Builtin):
         Parameters
         ----------
         **settings
-            ``test_fraction``, ``split_seed``, ``standardize``, ``prior_variance``, ``intercept``, as for :meth:`from_csv`.
+            ``test_fraction``, ``split_seed``, ``standardize``, ``prior_variance``, ``learn``, ``intercept``, as for
+            :meth:`from_csv`; the defaults are the paper's, ``learn="mean"`` without an intercept.
 
         Examples
         --------
@@ -256,7 +272,7 @@ class LogisticRegression(_Builtin):
         >>> motes.LogisticRegression.wisconsin().d_x
         9
         """
-        known = ["test_fraction", "split_seed", "standardize", "prior_variance", "intercept"]
+        known = ["test_fraction", "split_seed", "standardize", "prior_variance", "learn", "intercept"]
         refuse_unknown("LogisticRegression.wisconsin", settings, known)
         if "standardize" in settings:
             settings["no_standardize"] = not flag("standardize", settings.pop("standardize"))
@@ -266,8 +282,8 @@ class LogisticRegression(_Builtin):
 class BayesianNeuralNetwork(_Builtin):
     """A Bayesian neural network with one hidden layer, tanh units and no biases; the scales of its priors are learnt.
 
-    Arrays are taken as they are, unless ``standardize`` or ``test_fraction`` say otherwise, as for
-    :class:`LogisticRegression`.
+    Features are standardised and all rows are trained on, unless ``standardize`` or ``test_fraction`` say otherwise, as
+    for :class:`LogisticRegression`.
 
     Parameters
     ----------
@@ -277,7 +293,7 @@ class BayesianNeuralNetwork(_Builtin):
         Labels of 2 to 20 classes, or of up to 256 with 5 rows for each.
     hidden : int
         The number of hidden units.
-    standardize, test_fraction, split_seed, feature_names
+    standardize, test_fraction, split_seed, feature_names, reference
         As for :class:`LogisticRegression`.
 
     Examples
@@ -296,13 +312,14 @@ class BayesianNeuralNetwork(_Builtin):
         y: Any,
         hidden: int = 40,
         *,
-        standardize: bool = False,
+        standardize: bool = True,
         test_fraction: float = 0.0,
         split_seed: int = 0,
         feature_names: Sequence[str] | None = None,
+        reference: Mapping[str, Any] | None = None,
     ) -> None:
         settings = {"hidden": whole("hidden", hidden, 1)}
-        _of_rows(self, X, y, 256, settings, standardize, test_fraction, split_seed, feature_names)
+        _of_rows(self, X, y, 256, settings, standardize, test_fraction, split_seed, feature_names, reference)
 
     @classmethod
     def from_csv(
@@ -383,6 +400,15 @@ def _absolute(path: str | os.PathLike[str]) -> str:
     return os.path.abspath(place("path", path))
 
 
+def _references(reference: Mapping[str, Any] | None) -> dict[str, list[str]]:
+    """The levels that are references, as the command line writes them."""
+    if reference is None:
+        return {}
+    if not isinstance(reference, Mapping):
+        raise ValueError(f"reference is {reference!r}; give a mapping from columns to levels")
+    return {"reference": [f"{column}={level}" for column, level in reference.items()]}
+
+
 def _of_rows(
     model: _Builtin,
     X: Any,
@@ -393,10 +419,11 @@ def _of_rows(
     test_fraction: float,
     split_seed: int,
     feature_names: Sequence[str] | None,
+    reference: Mapping[str, Any] | None,
 ) -> None:
     if feature_names is None and hasattr(X, "columns"):
         feature_names = list(X.columns)
-    features = _arrays.numbers("X", X, 2)
+    features, levels = _arrays.columns("X", X)
     labels, words, classes = _arrays.labels("y", y, len(features), most)
     columns = _arrays.names("feature_names", feature_names, features.shape[1], "x")
     target = "y"
@@ -408,6 +435,6 @@ def _of_rows(
         "no_standardize": not flag("standardize", standardize),
         **settings,
     }
-    text = json.dumps(table_of(settings, options_of(model._model)))
-    model._problem = Problem.of_rows(model._model, text, features, labels, words, columns, target)
+    text = json.dumps({**_references(reference), **table_of(settings, options_of(model._model))})
+    model._problem = Problem.of_rows(model._model, text, features, levels, labels, words, columns, target)
     model.classes = classes

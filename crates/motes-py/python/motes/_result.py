@@ -326,7 +326,7 @@ class Fit(Ran):
         run = attended(lambda how: self._run.resume(*to, how), how, self.model, progress, self.k, label)
         return type(self)(run, self.model)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any, unknown: str | None = None) -> np.ndarray:
         """The probability of each class for each row, averaged over the particles.
 
         Parameters
@@ -334,6 +334,8 @@ class Fit(Ran):
         X : array_like, shape (rows, features)
             Rows as the model was given them; they are standardised if those were. A data frame's columns are taken by
             name, if the model was given named ones.
+        unknown : {"reference"}, optional
+            Counts words that no training row held as the reference level of their column; they are refused otherwise.
 
         Returns
         -------
@@ -352,9 +354,13 @@ class Fit(Ran):
         classes = self._run.problem.classes()
         if classes is None:
             raise ValueError(f"the model {self._run.problem.name} predicts no classes; fit a classifier")
-        features = _arrays.numbers("X", _arrays.by_name("X", X, self._run.problem.features()), 2)
-        clouds = self._posterior[self._summary["predict_with"]]
-        flat = self._run.predict(features, np.ascontiguousarray(clouds, dtype=np.float64))
+        if unknown not in (None, "reference"):
+            raise ValueError(f"unknown is {unknown!r}; give 'reference' or leave it out")
+        wanted = self._run.problem.columns()
+        X = _arrays.by_name("X", X, [name for name, _ in wanted])
+        features, levels = _arrays.columns("X", X, [is_category for _, is_category in wanted])
+        clouds = np.ascontiguousarray(self._posterior[self._summary["predict_with"]], dtype=np.float64)
+        flat = self._run.predict(features, levels, clouds, unknown is not None)
         probabilities = flat.reshape(len(features), len(classes))
         if not np.isfinite(probabilities).all():
             row = int(np.argmin(np.isfinite(probabilities).all(axis=1)))

@@ -20,12 +20,14 @@ _ROWS = 4096
 
 
 class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
-    """Bayesian logistic regression for two classes whose prior mean is learnt from the data.
+    """Bayesian logistic regression for two classes whose prior is learnt from the data.
 
     Parameters
     ----------
-    prior_variance : float
-        The prior variance of each weight.
+    prior_variance : float, optional
+        The prior variance of each weight where it is not learnt.
+    learn : {"variance", "mean", "both"}
+        What of the prior N(m 1, V I) of the weights is learnt; m is 0 where it is not.
     fit_intercept : bool
         Whether to add an intercept.
     standardize : bool
@@ -47,10 +49,10 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
         Posterior means of the weights, for features as they were given.
     intercept_ : ndarray, shape (1,)
         The posterior mean of the intercept.
-    theta_ : float
-        The estimated prior mean of the weights.
-    se_ : float
-        Its standard error (NaN where it is not known).
+    theta_ : ndarray
+        The estimate: log V, m, or m and log V.
+    se_ : ndarray
+        Its standard errors (NaN where they are not known).
     loglik_ : float
         The log-likelihood (NaN where it is not to be had).
     draws_ : ndarray, shape (draws, features + 1)
@@ -71,7 +73,8 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        prior_variance: float = 5.0,
+        prior_variance: Any = None,
+        learn: str = "variance",
         fit_intercept: bool = True,
         standardize: bool = True,
         algorithm: str = "auto",
@@ -84,6 +87,7 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
         random_state: Any = 0,
     ) -> None:
         self.prior_variance = prior_variance
+        self.learn = learn
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.algorithm = algorithm
@@ -125,7 +129,12 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
         if not isinstance(seed, (int, np.integer)):
             seed = check_random_state(seed).randint(2**31 - 1)
         model = LogisticRegression(
-            (X - center) / scale, codes, self.prior_variance, intercept=bool(self.fit_intercept)
+            (X - center) / scale,
+            codes,
+            self.prior_variance,
+            learn=self.learn,
+            intercept=bool(self.fit_intercept),
+            standardize=False,
         )
         chosen = ("algorithm", "particles", "steps", "step_size", "tolerance", "max_evaluations")
         settings = {name: getattr(self, name) for name in chosen}
@@ -137,8 +146,8 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
         self.draws_ = np.column_stack([weights, intercept])
         mean = self.draws_.mean(axis=0)
         self.coef_, self.intercept_ = mean[None, :-1], mean[-1:]
-        self.theta_ = float(fit.theta_mean[0])
-        self.se_, self.loglik_ = float(fit.se[0]), fit.loglik
+        self.theta_ = np.array(fit.theta_mean)
+        self.se_, self.loglik_ = np.array(fit.se), fit.loglik
         self.verdict_ = fit.verdict
         if not fit.ok:
             warn(f"the verdict is {fit.verdict}: {fit.diagnostics['advice']}", ConvergenceWarning)
@@ -166,6 +175,10 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
             t = X[rows] @ weights.T + intercept
             p[rows] = (0.5 * (1.0 + np.tanh(0.5 * t))).mean(axis=1)
         return np.column_stack([1.0 - p, p])
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """The logarithms of the probabilities."""
+        return np.log(self.predict_proba(X))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The logarithm of the odds of the second class, by its mean probability."""
