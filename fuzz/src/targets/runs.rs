@@ -11,6 +11,7 @@ use motes_app::config::Config;
 use motes_app::job::Job;
 use motes_app::{predict, report, show};
 use motes_models::Hierarchical;
+use motes_models::data::Unknown;
 use motes_models::registry::{self, Given};
 use serde_json::{Value, json};
 
@@ -243,7 +244,9 @@ pub const PREDICT: Target =
 fn read_predict(bytes: &[u8], scratch: &Scratch) -> bool {
     place(scratch, "summary.json", bytes);
     scratch.write("new.csv", TABLE.as_bytes());
-    let Ok(done) = predict::predict(&scratch.path("run"), &scratch.path("new.csv")) else { return false };
+    let Ok(done) = predict::predict(&scratch.path("run"), &scratch.path("new.csv"), Unknown::Refuse) else {
+        return false;
+    };
     assert_eq!(done.rows, 10, "{}", done.csv);
     // A class may have any name, and so take more than one line.
     let rows: Vec<Vec<f64>> = (done.csv.lines().skip(1))
@@ -332,6 +335,6 @@ fn damage_posterior(seed: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
 fn read_posterior(bytes: &[u8], scratch: &Scratch) -> bool {
     place(scratch, "posterior.npz", bytes);
     scratch.write("new.csv", TABLE.as_bytes());
-    let predicted = predict::predict(&scratch.path("run"), &scratch.path("new.csv")).is_ok();
+    let predicted = predict::predict(&scratch.path("run"), &scratch.path("new.csv"), Unknown::Refuse).is_ok();
     read_report(scratch) | predicted
 }
