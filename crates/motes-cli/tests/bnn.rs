@@ -143,7 +143,7 @@ fn tables_with_several_classes_are_fitted_and_predicted() {
     place.write("trees.csv", &csv);
     let done =
         place.motes("fit bnn --data trees.csv --drop id --hidden 6 --particles 20 --steps 200 --out run");
-    assert!(done.ok().err.contains("1 rows with missing values were dropped"), "{}", done.err);
+    assert!(done.ok().err.contains("1 row with missing values was dropped"), "{}", done.err);
     assert!(done.err.contains("kind: 'ash' is 0, 'oak, red' is 1, 'yew' is 2"), "{}", done.err);
     let s = summary(&place.path("run"));
     assert_eq!(s["data"]["rows_dropped"], 1);

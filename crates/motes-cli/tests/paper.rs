@@ -28,6 +28,7 @@ fn replicate(path: &Path) -> Value {
 fn replicates(place: &Place, out: &str) -> Vec<String> {
     let entries = fs::read_dir(place.path(out).join("replicates")).unwrap();
     let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| !name.starts_with('.')); // which is on its way
     names.sort();
     names
 }

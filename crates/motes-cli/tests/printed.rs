@@ -19,7 +19,8 @@ fn names_from_files_do_not_act_on_the_terminal() {
     let place = Place::new();
     place.write("d\u{1b}[5m.csv", HOSTILE);
     let fit = |out: &str| {
-        let mut command = place.command("fit logistic --algorithm pgd --steps 30 --data");
+        let mut command =
+            place.command("fit logistic --algorithm pgd --learn mean --no-intercept --steps 30 --data");
         command.args(["d\u{1b}[5m.csv", "--out", out]);
         Done::of(&mut command)
     };
@@ -120,8 +121,8 @@ fn backquotes_from_elsewhere_are_no_flags() {
 #[test]
 fn a_class_is_written_as_it_is() {
     let place = Place::new();
-    place.write("d.csv", "a,y\n1,=1+1\n2,b\n3,=1+1\n4,b\n5,=1+1\n6,b\n7,=1+1\n8,b\n9,=1+1\n10,b\n");
-    place.bare("fit logistic --algorithm pgd --data d.csv --steps 30 --out run");
+    place.write("d.csv", "a,y\n1,=1+1\n2,=1+1\n3,=1+1\n4,b\n5,=1+1\n6,b\n7,=1+1\n8,b\n9,b\n10,b\n");
+    place.bare("fit logistic --algorithm pgd --learn mean --data d.csv --steps 30 --out run");
     let done = place.motes("predict run --data d.csv");
     let classes: Vec<&str> = done.ok().out.lines().skip(1).map(|l| l.split(',').nth(1).unwrap()).collect();
     assert!(classes.iter().all(|c| ["=1+1", "b"].contains(c)) && classes.contains(&"=1+1"), "{classes:?}");

@@ -431,7 +431,7 @@ fn names_from_data_stay_text() {
     place.quietly("fit logistic --algorithm pgd --data data.csv --steps 60 --particles 5 --out <u>out");
     let html = place.text("<u>out/report.html");
     self_contained(&html);
-    let names: Vec<&str> = Vec::from_iter(["a & b's \"c\"", NASTY]);
+    let names: Vec<&str> = Vec::from_iter(["intercept", "a & b's \"c\"", NASTY]);
     let data = blob(&html);
     let rows = data["runs"][0]["posterior"].as_array().unwrap();
     let mut found: Vec<&str> = rows.iter().map(|r| r["name"].as_str().unwrap()).collect();
