@@ -140,7 +140,7 @@ fn data_that_cannot_be_used() {
         ("y\n1\nfive\n", &["line 3", "'y'", "'five' is not a number"]),
         ("y\n1\n-inf\n", &["line 3", "'-inf' is not a finite number"]),
         ("y\n1\n1e999\n", &["line 3", "'1e999' is not a finite number"]),
-        ("a,y\n1,2\n3\n", &["line 3", "1 values", "2 columns"]),
+        ("a,y\n1,2\n3\n", &["line 3", "1 value where", "2 columns"]),
         ("y,y\n1,2\n", &["both named 'y'"]),
         ("y\n?\nNA\n", &["every row", "misses a value"]),
         ("\u{feff}y\n1\nx\n", &["line 3", "'y'"]),

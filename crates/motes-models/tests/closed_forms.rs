@@ -205,7 +205,7 @@ fn judge_auto<F: Real>(d: usize, grouped: bool, number: u64) -> Verdict {
 }
 
 /// Fits by auto, each with a seed of its own.
-const AUTO_REPLICATES: u64 = 16;
+const AUTO_REPLICATES: u64 = 24;
 
 fn auto_name(d: usize, grouped: bool, precision: &str) -> String {
     format!("auto D={d} {} {precision}", if grouped { "grouped" } else { "whole" })
