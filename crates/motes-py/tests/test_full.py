@@ -112,7 +112,7 @@ def test_an_exception_under_jax_comes_back():
 def test_arviz(rows):
     az = pytest.importorskip("arviz")
     X, y = rows
-    model = motes.LogisticRegression(X, y, feature_names=["a", "b", "c"])
+    model = motes.LogisticRegression(X, y, feature_names=["a", "b", "c"], intercept=False)
     fits = paper(model, particles=10, steps=200, replicates=3)
     data = fits.to_arviz()
     x = data.posterior["x"]
@@ -131,7 +131,7 @@ def test_arviz(rows):
 
 def test_arviz_of_auto(rows):
     pytest.importorskip("arviz")
-    fit = motes.fit(motes.LogisticRegression(*rows), **QUIET)
+    fit = motes.fit(motes.LogisticRegression(*rows, intercept=False), **QUIET)
     data = fit.to_arviz()
     x, constants = data.posterior["x"], data.constant_data
     assert x.shape[0] == 1 and x.shape[2:] == (32, 3)
