@@ -383,19 +383,30 @@ impl<F: Real> Observer<F> for Showing<'_> {
 
 /// Makes a run directory at step 0, with the files that its config names there.
 pub fn create<F: Real>(job: &mut Job, model: &dyn Model<F>, dir: &Path) -> Result<RunDirectory, Error> {
-    let placed = job.problem.place(dir)?;
-    let mut files = Vec::new();
-    if let Some(placed) = placed {
-        job.config.options.extend(placed.options);
-        job.config.data_sha256 = Some(placed.sha256);
-        files = placed.files;
-    }
+    let files = name_files(job, dir)?;
     let text = job.config.to_toml();
     let directory = RunDirectory::create(dir, &text, model, &job.settings, job.config.run.recording())?;
+    write_files(dir, files)?;
+    Ok(directory)
+}
+
+/// Data that go into the run directory: the name of each file, and its bytes.
+type Files = Vec<(&'static str, Vec<u8>)>;
+
+/// Lets the config name the files that a problem keeps in a directory, which are still to be written.
+pub(crate) fn name_files(job: &mut Job, dir: &Path) -> Result<Files, Error> {
+    let Some(placed) = job.problem.place(dir)? else { return Ok(Vec::new()) };
+    job.config.options.extend(placed.options);
+    job.config.data_sha256 = Some(placed.sha256);
+    Ok(placed.files)
+}
+
+/// Writes them.
+pub(crate) fn write_files(dir: &Path, files: Files) -> Result<(), Error> {
     for (name, bytes) in files {
         write_atomically(&dir.join(name), Durable::Yes, |out| out.write_all(&bytes))?;
     }
-    Ok(directory)
+    Ok(())
 }
 
 /// A run before its first step here; without a state if it was stopped in its warm start.

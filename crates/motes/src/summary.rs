@@ -165,6 +165,16 @@ pub struct LikelihoodSummary {
     pub complete: bool,
 }
 
+impl LikelihoodSummary {
+    /// Takes a value, and what follows from it for so many parameters.
+    pub fn set_value(&mut self, value: Option<f64>, parameters: usize) {
+        let d = parameters as f64;
+        self.value = value;
+        self.aic = value.map(|l| 2.0 * (d - l));
+        self.bic = value.zip(self.n).map(|(l, n)| d * (n as f64).ln() - 2.0 * l);
+    }
+}
+
 /// Posterior moments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PosteriorSummary {
@@ -515,18 +525,19 @@ fn likelihood<F: Real>(
     known: Option<&Assessment>,
 ) -> Option<LikelihoodSummary> {
     let n = if model.groups() > 1 { Some(model.groups()) } else { model.data_terms() }.map(|n| n as u64);
-    let (d, found) = (parameters as f64, &known?.log_likelihood);
-    let value = found.as_ref().ok().map(|l| l.value).filter(|v| v.is_finite());
-    Some(LikelihoodSummary {
-        value,
+    let found = &known?.log_likelihood;
+    let mut summary = LikelihoodSummary {
+        value: None,
         why_not: found.as_ref().err().cloned(),
         mc_error: found.as_ref().ok().map(|l| l.mc_error).filter(|v| v.is_finite()),
         method: found.as_ref().ok().map(|l| l.method.clone()),
-        aic: value.map(|l| 2.0 * (d - l)),
-        bic: value.zip(n).map(|(l, n)| d * (n as f64).ln() - 2.0 * l),
+        aic: None,
+        bic: None,
         n,
         complete: found.as_ref().is_ok_and(|l| l.complete),
-    })
+    };
+    summary.set_value(found.as_ref().ok().map(|l| l.value).filter(|v| v.is_finite()), parameters);
+    Some(summary)
 }
 
 /// The quantile of the standard normal distribution, to nine digits (Acklam's rational approximations).

@@ -3,11 +3,9 @@
 mod pool;
 mod r_hat;
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use motes::Summary;
-use motes::files::{Durable, write_atomically};
 use motes::noise::{Noise, Purpose};
 use motes::record::{RunDirectory, make_directory};
 use motes::sentence::foreign_path;
@@ -17,6 +15,7 @@ use motes_models::registry::Precision;
 pub use pool::{Part, pooled};
 pub use r_hat::Trace;
 
+use crate::carry::{name_files, write_files};
 use crate::choices::{Choices, StartTheta};
 use crate::config::Config;
 use crate::job::{Job, Precise};
@@ -103,13 +102,8 @@ pub fn several(first: &Job, count: u64) -> Job {
 /// Makes a directory for replicates, with the config that they come from and the files that it names there.
 pub fn create(several: &mut Job, dir: &Path) -> Result<(), Error> {
     make_directory(dir)?;
-    if let Some(placed) = several.problem.place(dir)? {
-        several.config.options.extend(placed.options);
-        several.config.data_sha256 = Some(placed.sha256);
-        for (name, bytes) in placed.files {
-            write_atomically(&dir.join(name), Durable::Yes, |out| out.write_all(&bytes))?;
-        }
-    }
+    let files = name_files(several, dir)?;
+    write_files(dir, files)?;
     Ok(RunDirectory::write_config(dir, &several.config.to_toml())?)
 }
 

@@ -340,13 +340,10 @@ fn likelihood(all: &[&Summary]) -> Option<LikelihoodSummary> {
     if values.len() < all.len() {
         return known.iter().find(|l| l.value.is_none()).map(|l| (*l).clone());
     }
-    let parameters = all[0].d_theta as f64;
     let errors: Option<Vec<f64>> = known.iter().map(|l| l.mc_error).collect();
     let value = mean(&values);
-    pooled.value = Some(value);
     pooled.mc_error = errors.map(|errors| error_of_mean(&errors));
-    pooled.aic = pooled.aic.map(|_| 2.0 * (parameters - value));
-    pooled.bic = pooled.bic.zip(pooled.n).map(|(_, n)| parameters * (n as f64).ln() - 2.0 * value);
+    pooled.set_value(Some(value), all[0].d_theta);
     Some(pooled)
 }
 

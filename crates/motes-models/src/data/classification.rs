@@ -1,7 +1,7 @@
 //! Columns of a table as features, labels or observations.
 
 use super::coding::{Coding, Features, Unknown};
-use super::csv::{drop_option, list, quoted};
+use super::csv::{drop_option, list, quoted, rows_were};
 use super::frame::{Column, Frame, Instead, Kind, Values, Words, header_is_a_row, is_index};
 use super::{DataError, Table};
 
@@ -287,7 +287,7 @@ fn complete(
         let by_column: Vec<String> =
             missing.iter().take(6).map(|(name, count)| format!("{count} in {}", quoted(name))).collect();
         let more = if missing.len() > 6 { ", ..." } else { "" };
-        let (row, was) = if dropped == 1 { ("row", "was") } else { ("rows", "were") };
+        let (row, was) = rows_were(dropped);
         notes.push(format!(
             "{file}: {dropped} {row} with missing values {was} dropped ({}{more})",
             by_column.join(", ")

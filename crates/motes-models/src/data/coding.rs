@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 
-use motes::did_you_mean;
 use serde::{Deserialize, Serialize};
 
 use super::DataError;
-use super::csv::{list, quoted, shown};
+use super::csv::{columns_instead, list, quoted, shown};
 use super::frame::{Column, Frame, Kind, Values, Words};
 use super::reading::room_for;
 
@@ -72,11 +71,11 @@ impl Reference {
         let Some((column, _)) = cuts().next() else {
             return Err(DataError(format!("`reference={}` names no level; write COLUMN=LEVEL", shown(text))));
         };
-        let remedy = match did_you_mean(column, columns.iter().map(String::as_str)) {
-            Some(name) => format!("did you mean {}?", quoted(name)),
-            None => format!("the columns are {}", list(columns.iter().map(String::as_str))),
-        };
-        Err(DataError(format!("there is no column {} as `reference` asks for; {remedy}", quoted(column))))
+        Err(DataError(format!(
+            "there is no column {} as `reference` asks for; {}",
+            quoted(column),
+            columns_instead(column, columns)
+        )))
     }
 }
 
@@ -93,23 +92,20 @@ impl Coding {
         let mut constant = Vec::new();
         for column in &frame.columns {
             let reference = references.iter().find(|r| r.column == column.name).map(|r| r.level.as_str());
-            let levels = match &column.values {
-                Values::Numbers(values) => {
-                    if !keep_constant && is_constant(values, rows) {
-                        constant.push(column.name.as_str());
-                    }
-                    None
-                }
+            let (levels, is_constant) = match &column.values {
+                Values::Numbers(values) => (None, !keep_constant && is_constant(values, rows)),
                 Values::Words(words) => {
                     let levels = levels(words, rows, &column.name, reference)?;
-                    match levels.len() < 2 {
-                        true => constant.push(column.name.as_str()),
-                        false => notes.push(category(&column.name, &levels)),
+                    let is_constant = levels.len() < 2;
+                    if !is_constant {
+                        notes.push(category(&column.name, &levels));
                     }
-                    Some(levels)
+                    (Some(levels), is_constant)
                 }
             };
-            let is_constant = constant.last() == Some(&column.name.as_str());
+            if is_constant {
+                constant.push(column.name.as_str());
+            }
             coding.columns.push(Coded { name: column.name.clone(), levels, constant: is_constant });
         }
         match constant[..] {
@@ -199,18 +195,10 @@ impl Coding {
         let mut strange = Vec::new();
         for (part, coded) in parts.iter().zip(self.varying()) {
             let Part::Words { words, places, .. } = part else { continue };
-            let unknown = (0..words.levels.len()).filter(|level| places[*level].is_none());
+            let there = words.occurring(rows);
+            let unknown = (0..there.len()).filter(|level| there[*level] && places[*level].is_none());
             strange.extend(unknown.map(|level| (coded.name.clone(), words.levels[level].clone())));
         }
-        let occurs = |(name, word): &(String, String)| {
-            frame.columns.iter().any(|c| match &c.values {
-                Values::Words(words) if c.name == *name => {
-                    rows.iter().any(|row| words.word(*row) == Some(word))
-                }
-                _ => false,
-            })
-        };
-        strange.retain(occurs);
         if unknown == Unknown::Refuse && !strange.is_empty() {
             return Err(refuse_unknown(&strange, self, file));
         }
@@ -310,14 +298,8 @@ fn levels(
     column: &str,
     reference: Option<&str>,
 ) -> Result<Vec<String>, DataError> {
-    let mut occurs = vec![false; words.levels.len()];
-    rows.iter().for_each(|row| {
-        if let Some(there) = occurs.get_mut(words.codes[*row] as usize) {
-            *there = true;
-        }
-    });
-    let mut levels: Vec<String> =
-        words.levels.iter().zip(occurs).filter(|(_, there)| *there).map(|(word, _)| word.clone()).collect();
+    let occurring = words.levels.iter().zip(words.occurring(rows)).filter(|(_, there)| *there);
+    let mut levels: Vec<String> = occurring.map(|(word, _)| word.clone()).collect();
     super::classification::sort_words(&mut levels);
     if let Some(reference) = reference {
         let Some(place) = levels.iter().position(|level| level == reference) else {

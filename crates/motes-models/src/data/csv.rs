@@ -252,15 +252,11 @@ impl Table {
     /// The position of the column that an option names.
     pub fn position(&self, column: &str, option: &str) -> Result<usize, DataError> {
         self.names.iter().position(|name| name == column).ok_or_else(|| {
-            let names = || self.names.iter().map(String::as_str);
-            let remedy = match did_you_mean(column, names()) {
-                Some(name) => format!("did you mean {}?", quoted(name)),
-                None => format!("the columns are {}", list(names())),
-            };
             DataError(format!(
-                "{} has no column {} as {option} asks for; {remedy}",
+                "{} has no column {} as {option} asks for; {}",
                 self.name,
-                quoted(column)
+                quoted(column),
+                columns_instead(column, &self.names)
             ))
         })
     }
@@ -278,6 +274,19 @@ impl Table {
     pub(super) fn bad_cell(&self, row: usize, column: usize, problem: &str, remedy: &str) -> DataError {
         DataError(format!("{}, {} {problem}; {remedy}", self.name, self.place(row, column)))
     }
+}
+
+/// What to say to somebody who has named a column that is not there.
+pub(super) fn columns_instead(column: &str, names: &[String]) -> String {
+    match did_you_mean(column, names.iter().map(String::as_str)) {
+        Some(name) => format!("did you mean {}?", quoted(name)),
+        None => format!("the columns are {}", list(names.iter().map(String::as_str))),
+    }
+}
+
+/// How many rows, and what was done to them.
+pub(super) fn rows_were(count: usize) -> (&'static str, &'static str) {
+    if count == 1 { ("row", "was") } else { ("rows", "were") }
 }
 
 /// A value in quotes, short and on one line.

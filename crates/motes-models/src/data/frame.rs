@@ -94,6 +94,17 @@ impl Words {
         self.levels.get(self.codes[row] as usize).map(String::as_str)
     }
 
+    /// Which of the levels occur in some rows.
+    pub(super) fn occurring(&self, rows: &[usize]) -> Vec<bool> {
+        let mut there = vec![false; self.levels.len()];
+        for row in rows {
+            if let Some(there) = there.get_mut(self.codes[*row] as usize) {
+                *there = true;
+            }
+        }
+        there
+    }
+
     /// The words of a column of cells.
     fn of(table: &Table, column: usize) -> Self {
         let mut known: HashMap<&str, u32> = HashMap::new();

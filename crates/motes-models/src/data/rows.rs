@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::csv::{quoted, shown};
+use super::csv::{quoted, rows_were, shown};
 use super::{
     Classification, Coding, Column, DataError, LabelledRows, Moments, Reference, Split, Unknown, Values,
     is_pipe, labelled, labelled_like, read_table, sha256, train_test_split,
@@ -95,7 +95,7 @@ impl Source {
     }
 }
 
-/// LabelledRows rows of a file, and its digest, which takes as long as reading it.
+/// Labelled rows of a file, and its digest, which takes as long as reading it.
 fn read_labelled(
     bytes: &[u8],
     name: &str,
@@ -205,7 +205,7 @@ fn note_classes(rows: &Classification, notes: &mut Vec<String>) -> Result<(), Er
 fn note_unknown(rows: usize, unknown: &[(String, String)], notes: &mut Vec<String>) {
     if let [(column, word), more @ ..] = unknown {
         let also = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
-        let (row, was) = if rows == 1 { ("row", "was") } else { ("rows", "were") };
+        let (row, was) = rows_were(rows);
         notes.push(format!(
             "{rows} test {row} {was} left out for words that no training row holds: {} in column {}{also}",
             quoted(word),

@@ -2,9 +2,8 @@
 //! carried from the Gaussian to the posterior, others from the posterior's draws back to the Gaussian, and a bridge joins the
 //! weights of the two (Bennett's acceptance ratio on Crooks's identity).
 
-use nalgebra::{Cholesky, DMatrix};
-
 use super::evidence::bridge;
+use super::gaussian::Gaussian;
 use super::memory::Memory;
 use super::sweep::{Collect, Kernel, Sweeper};
 use crate::noise::{Noise, Purpose};
@@ -74,31 +73,8 @@ struct Path<'m, F: Real> {
     model: &'m dyn Model<F>,
     /// Chains of a group, in each round.
     chains: usize,
-    /// Means and standard deviations of q, group by group.
-    mean: Vec<f64>,
-    sd: Vec<f64>,
-    /// Where correlations are known, those of each group.
-    correlations: Vec<Correlations>,
-}
-
-/// Of standardised coordinates: the root of their matrix, its inverse, and the logarithm of the root's determinant.
-struct Correlations {
-    root: DMatrix<f64>,
-    inverse: DMatrix<f64>,
-    log_determinant: f64,
-}
-
-impl Correlations {
-    /// Of rows of d standardised coordinates.
-    fn of(rows: &[f64], d: usize) -> Option<Self> {
-        let rows = DMatrix::from_column_slice(d, rows.len() / d, rows);
-        let mut matrix = &rows * rows.transpose() * ((1.0 - SHRINKAGE) / (rows.ncols() as f64 - 1.0));
-        (0..d).for_each(|i| matrix[(i, i)] = 1.0);
-        let factors = Cholesky::new(matrix)?;
-        let (inverse, root) = (factors.inverse(), factors.l());
-        let log_determinant = root.diagonal().iter().map(|v| v.ln()).sum();
-        Some(Correlations { root, inverse, log_determinant })
-    }
+    /// q, group by group.
+    gaussians: Vec<Gaussian>,
 }
 
 /// The logarithms of weights, `[round][group][chain]`: of chains that begin at q, and of those that begin at the posterior.
@@ -117,43 +93,23 @@ struct Joined {
 impl<'m, F: Real> Path<'m, F> {
     /// q is fitted to the first half of the particles; the others are where chains begin.
     fn new(model: &'m dyn Model<F>, draws: &KeptClouds<F>, n: usize) -> Self {
-        let (width, d) = (model.groups() * model.d_x(), model.d_x());
-        let (mut mean, mut sd) = (vec![0.0; width], vec![0.0; width]);
-        for g in 0..model.groups() {
-            for j in 0..d {
-                let values = draws
-                    .data
-                    .chunks_exact(width * n)
-                    .flat_map(|cloud| cloud[g * n * d + j..].iter().step_by(d).take(n / 2).map(|v| v.f64()));
-                let count = values.clone().count() as f64;
-                let middle = values.clone().sum::<f64>() / count;
-                let scatter = values.map(|v| (v - middle) * (v - middle)).sum::<f64>();
-                mean[g * d + j] = middle;
-                sd[g * d + j] = (scatter / (count - 1.0)).sqrt();
-            }
-        }
-        Path { model, chains: n & !1, mean, sd, correlations: Vec::new() }
+        let d = model.d_x();
+        let fitted = |g| Gaussian::independent(&first_half(draws, (model.groups(), n, d), g), d);
+        Path { model, chains: n & !1, gaussians: (0..model.groups()).map(fitted).collect() }
     }
 
     /// The same with the draws' correlations, if there are enough of them.
     fn correlated(&self, draws: &KeptClouds<F>, n: usize) -> Option<Self> {
-        let (width, d) = (self.mean.len(), self.model.d_x());
-        if width * d > MOST_CORRELATIONS || n / 2 * draws.sizes.len() < DRAWS_PER_DIMENSION * d {
+        let Path { model, chains, ref gaussians } = *self;
+        let (groups, d) = (model.groups(), model.d_x());
+        if groups * d * d > MOST_CORRELATIONS || n / 2 * draws.sizes.len() < DRAWS_PER_DIMENSION * d {
             return None;
         }
-        let of = |g: usize| {
-            let mut rows = Vec::new();
-            for cloud in draws.data.chunks_exact(width * n) {
-                for x in cloud[g * n * d..].chunks_exact(d).take(n / 2) {
-                    let own = self.mean[g * d..].iter().zip(&self.sd[g * d..]);
-                    rows.extend(x.iter().zip(own).map(|(x, (mean, sd))| (x.f64() - mean) / sd));
-                }
-            }
-            Correlations::of(&rows, d)
+        let with = |(g, gaussian): (usize, &Gaussian)| {
+            gaussian.clone().correlated(&first_half(draws, (groups, n, d), g), SHRINKAGE)
         };
-        let correlations = (0..self.model.groups()).map(of).collect::<Option<_>>()?;
-        let Path { model, chains, ref mean, ref sd, .. } = *self;
-        Some(Path { model, chains, mean: mean.clone(), sd: sd.clone(), correlations })
+        let gaussians = gaussians.iter().enumerate().map(with).collect::<Option<_>>()?;
+        Some(Path { model, chains, gaussians })
     }
 
     fn weights(
@@ -174,7 +130,7 @@ impl<'m, F: Real> Path<'m, F> {
         let last = theta.len();
         let share = |t: u64| t as f64 / temperatures as f64;
         let mut weights = Weights { groups, there: vec![0.0; ROUNDS * rows], back: vec![0.0; ROUNDS * rows] };
-        let mut x = vec![F::of(0.0); rows * d];
+        let (mut x, mut z) = (vec![F::of(0.0); rows * d], vec![0.0; d]);
         for round in 0..ROUNDS {
             // Each sweep of each attempt has draws of its own.
             let number =
@@ -187,7 +143,11 @@ impl<'m, F: Real> Path<'m, F> {
                 jitter: 1.0,
             };
             F::normals(&normals, number(0, 0), 0, &mut x);
-            x.chunks_exact_mut(d).enumerate().for_each(|(row, x)| self.draw(row / n, x));
+            for (row, x) in x.chunks_exact_mut(d).enumerate() {
+                z.iter_mut().zip(&*x).for_each(|(z, x)| *z = x.f64());
+                self.gaussians[row / n].draw(&mut z);
+                x.iter_mut().zip(&z).for_each(|(x, z)| *x = F::of(*z));
+            }
             let there = &mut weights.there[round * rows..(round + 1) * rows];
             at[last] = 0.0;
             sweeper.forget();
@@ -214,38 +174,6 @@ impl<'m, F: Real> Path<'m, F> {
         Ok(weights)
     }
 
-    /// Turns standard normals into a draw of q.
-    fn draw(&self, g: usize, x: &mut [F]) {
-        let d = x.len();
-        for i in (0..d).rev() {
-            let z = match self.correlations.get(g) {
-                None => x[i].f64(),
-                Some(c) => (0..=i).map(|j| c.root[(i, j)] * x[j].f64()).sum(),
-            };
-            x[i] = F::of(self.mean[g * d + i] + self.sd[g * d + i] * z);
-        }
-    }
-
-    /// The log density of q, and its gradient in standardised coordinates.
-    fn gaussian(&self, g: usize, x: &[F], z: &mut [f64], grad: &mut [f64]) -> f64 {
-        let d = x.len();
-        let (mean, sd) = (&self.mean[g * d..(g + 1) * d], &self.sd[g * d..(g + 1) * d]);
-        for (i, z) in z.iter_mut().enumerate() {
-            *z = (x[i].f64() - mean[i]) / sd[i];
-        }
-        let mut log = -0.5 * d as f64 * std::f64::consts::TAU.ln() - sd.iter().map(|s| s.ln()).sum::<f64>();
-        match self.correlations.get(g) {
-            None => grad.iter_mut().zip(&*z).for_each(|(grad, z)| *grad = -z),
-            Some(c) => {
-                log -= c.log_determinant;
-                for (grad, column) in grad.iter_mut().zip(c.inverse.as_slice().chunks_exact(d)) {
-                    *grad = -column.iter().zip(&*z).map(|(c, z)| c * z).sum::<f64>();
-                }
-            }
-        }
-        log + 0.5 * z.iter().zip(&*grad).map(|(z, g)| z * g).sum::<f64>()
-    }
-
     /// Draws of the posterior for a round: the second half of the particles of two clouds.
     fn draws(&self, draws: &KeptClouds<F>, round: usize, x: &mut [F]) {
         let (groups, d, half) = (self.model.groups(), self.model.d_x(), self.chains / 2);
@@ -257,6 +185,12 @@ impl<'m, F: Real> Path<'m, F> {
             to.copy_from_slice(&draws.data[from..from + d]);
         }
     }
+}
+
+/// A group's draws of the first half of the particles, cloud after cloud.
+fn first_half<F: Real>(draws: &KeptClouds<F>, (groups, n, d): (usize, usize, usize), g: usize) -> Vec<f64> {
+    let clouds = draws.data.chunks_exact(groups * n * d);
+    clouds.flat_map(|cloud| &cloud[g * n * d..][..n / 2 * d]).map(|v| v.f64()).collect()
 }
 
 impl Weights {
@@ -332,15 +266,14 @@ impl<F: Real> Model<F> for Path<'_, F> {
         }
         let rows = x.len() / d;
         let rest = 1.0 - share;
-        let (mut z, mut slope) = (vec![0.0; d], vec![0.0; d]);
+        let (mut slope, mut whitened) = (vec![0.0; d], vec![0.0; d]);
         for (i, x) in x.chunks_exact(d).enumerate() {
             let group = groups[i * groups.len() / rows] as usize;
-            let density = self.gaussian(group, x, &mut z, &mut slope);
+            slope.iter_mut().zip(x).for_each(|(slope, x)| *slope = x.f64());
+            let density = self.gaussians[group].log_density(&mut slope, &mut whitened);
             if let Some(grad) = grad_x.as_deref_mut() {
                 let row = grad[i * d..(i + 1) * d].iter_mut();
-                for ((grad, slope), sd) in row.zip(&slope).zip(&self.sd[group * d..]) {
-                    *grad = F::of(share * grad.f64() + rest * slope / sd);
-                }
+                row.zip(&slope).for_each(|(grad, s)| *grad = F::of(share * grad.f64() + rest * s));
             }
             if let Some(l) = log_density.as_deref_mut() {
                 l[i] = if *share > 0.0 { share * l[i] + rest * density } else { density };

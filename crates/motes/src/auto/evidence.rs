@@ -3,11 +3,11 @@
 
 use std::ops::Range;
 
-use nalgebra::{Cholesky, DMatrix, DVector, Dyn};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::anneal::anneal;
+use super::gaussian::Gaussian;
 use crate::noise::{Noise, Purpose};
 use crate::rows::evaluate_rows;
 use crate::vmath::exp_f64;
@@ -79,44 +79,6 @@ pub fn log_likelihood<F: Real>(
     Ok(answer(value, variance, "bridge"))
 }
 
-/// A Gaussian that draws and knows its density.
-struct Gaussian {
-    mean: DVector<f64>,
-    root: Cholesky<f64, Dyn>,
-    log_scale: f64,
-}
-
-impl Gaussian {
-    /// Fitted to rows of d numbers.
-    fn fit(rows: &[f64], d: usize) -> Option<Self> {
-        let n = (rows.len() / d) as f64;
-        let mut mean = DVector::zeros(d);
-        rows.chunks_exact(d).for_each(|row| (0..d).for_each(|i| mean[i] += row[i] / n));
-        let mut covariance = DMatrix::zeros(d, d);
-        for row in rows.chunks_exact(d) {
-            let apart = DVector::from_fn(d, |i, _| row[i] - mean[i]);
-            covariance.ger(1.0 / (n - 1.0), &apart, &apart, 1.0);
-        }
-        let root = Cholesky::new(covariance)?;
-        let log_scale = root.l_dirty().diagonal().iter().map(|v| v.ln()).sum::<f64>();
-        Some(Gaussian { mean, root, log_scale: log_scale + 0.5 * d as f64 * std::f64::consts::TAU.ln() })
-    }
-
-    fn log_density(&self, row: &[f64]) -> f64 {
-        let mut z = DVector::from_fn(row.len(), |i, _| row[i] - self.mean[i]);
-        self.root.l_dirty().solve_lower_triangular_mut(&mut z);
-        -0.5 * z.norm_squared() - self.log_scale
-    }
-
-    /// Turns standard normals into a draw.
-    fn draw(&self, z: &mut [f64]) {
-        let l = self.root.l_dirty();
-        for i in (0..z.len()).rev() {
-            z[i] = self.mean[i] + (0..=i).map(|j| l[(i, j)] * z[j]).sum::<f64>();
-        }
-    }
-}
-
 /// The logarithm of a group's integral, and the variance of that.
 fn of_group<F: Real>(
     model: &dyn Model<F>,
@@ -155,7 +117,8 @@ fn of_halves<F: Real>(
     let (groups, d) = (model.groups(), model.d_x());
     let fitted: Vec<f64> = fitted.iter().map(|v| v.f64()).collect();
     let name = || if groups > 1 { format!(" of group {}", model.group_names()[g]) } else { String::new() };
-    let gaussian = Gaussian::fit(&fitted, d)
+    let gaussian = Gaussian::independent(&fitted, d)
+        .correlated(&fitted, 0.0)
         .ok_or_else(|| format!("the draws of the posterior{} do not span all its dimensions", name()))?;
     let count = (rest.len() / d).min(PROPOSALS);
     let mut normals = vec![0.0; count * d];
@@ -165,6 +128,7 @@ fn of_halves<F: Real>(
     let ratios = |rows: &[F], out: &mut Vec<f64>| -> Result<(), String> {
         let rows_per_call = model.rows_per_block(n).max(1);
         let mut scratch = vec![F::of(0.0); model.scratch_len(rows_per_call)];
+        let (mut x, mut whitened) = (vec![0.0; d], vec![0.0; d]);
         for rows in rows.chunks(rows_per_call * d) {
             let from = out.len();
             out.resize(from + rows.len() / d, 0.0);
@@ -173,8 +137,8 @@ fn of_halves<F: Real>(
             evaluate_rows(model, at, None, Some(&mut out[from..]), &mut scratch, |_| {})
                 .map_err(|e| e.to_string())?;
             for (row, out) in rows.chunks_exact(d).zip(&mut out[from..]) {
-                let row: Vec<f64> = row.iter().map(|v| v.f64()).collect();
-                *out -= gaussian.log_density(&row);
+                x.iter_mut().zip(row).for_each(|(x, v)| *x = v.f64());
+                *out -= gaussian.log_density(&mut x, &mut whitened);
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ mod anneal;
 mod assess;
 mod average;
 mod evidence;
+mod gaussian;
 mod memory;
 mod metric;
 mod posterior;
