@@ -7,12 +7,12 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 kind=${1:-quick}
-packages=(maturin numpy pytest)
+packages=(numpy pytest)
 others=(arviz ipykernel jax matplotlib mypy nbclient scikit-learn)
 case $kind in
 quick) others=() ;;
 most) ;;
-full) packages+=("${others[@]}" torch) others=() ;;
+full) packages+=("${others[@]}" maturin torch) others=() ;;
 *) echo "$kind is not a kind of test; give quick, most or full" >&2; exit 2 ;;
 esac
 command -v python3 >/dev/null || { echo "the tests of the Python package need Python 3.9 or later; install it" >&2; exit 2; }
@@ -31,9 +31,12 @@ if [ "$(cat "$venv/installed" 2>/dev/null)" != "${packages[*]} ${others[*]}" ]; 
     echo "${packages[*]} ${others[*]}" >"$venv/installed"
 fi
 
-# The whole workspace's features, so that `cargo test` and maturin share what is compiled.
-cargo build --quiet --workspace --bins
-VIRTUAL_ENV=$venv "$venv/bin/maturin" develop --quiet
+# With what `cargo test` compiles: maturin would compile all dependencies again, for features of its own.
+cargo build --quiet --workspace --lib --bins --tests
+for library in target/debug/lib_core.so target/debug/lib_core.dylib; do
+    [ ! -f $library ] || cp $library crates/motes-py/python/motes/_core.abi3.so
+done
+"$venv/bin/python" -c 'import site, sys; open(site.getsitepackages()[0] + "/motes.pth", "w").write(sys.argv[1])' "$PWD/crates/motes-py/python"
 MOTES_BIN=$PWD/target/debug/motes "$venv/bin/python" -m pytest --quiet
 
 # The wheel of `maturin build`, and `pip install .`, each in an environment of its own; quickly, not optimised.

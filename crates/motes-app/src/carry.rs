@@ -12,11 +12,14 @@ use motes::record::{RunDirectory, TraceRows, trace_header};
 use motes::sentence::foreign_path;
 use motes::settings::InitTheta;
 use motes::summary::{Assessed, Metrics};
+use motes::tested::Tested;
 use motes::{
     Cloud, Diagnostics, Ended, Flow, Model, Observer, Real, Settings, State, StepInfo, Stop, Summary,
 };
 use motes_models::registry::{Epochs, Fitted, Problem};
+use serde_json::Value;
 
+use crate::coefficients::{self, coefficients};
 use crate::job::{Budget, Job, Length, next_default};
 use crate::{Error, report};
 
@@ -49,7 +52,7 @@ pub trait Watch<F: Real>: Observer<F> {
     fn stopped(&self) -> bool;
 
     /// Hears that there is a place for the run, which begins now, or goes on from a step.
-    fn begins(&mut self, _job: &Job, _from: Option<u64>) {}
+    fn begins(&mut self, _job: &Job, _from: Option<&State<F>>) {}
 
     /// Hears at once what the notes of the outcome say in the end.
     fn warn(&mut self, _line: &str) {}
@@ -302,7 +305,22 @@ pub fn summary<F: Real>(
     let choices = job.config.flat().into();
     let mut summary = Summary::of(model, &job.settings, choices, state, seconds, assessed);
     summary.data = job.problem.remember();
+    summary.formula = job.problem.formula();
+    if let (Some(metrics), Some(error)) = (&mut summary.metrics, baseline(&summary.test, &summary.data)) {
+        let after = metrics.0.iter().position(|(name, _)| name == "test_error").map_or(0, |i| i + 1);
+        metrics.0.insert(after, ("baseline_error".into(), error));
+    }
+    summary.coefficients = coefficients(job, model, state, &summary).filter(|all| all.len() <= motes::LISTED);
     summary
+}
+
+/// The share of test rows that are not of the class that most training rows are of.
+fn baseline(test: &Option<Tested>, data: &Option<Value>) -> Option<f64> {
+    let rows: Vec<u64> = test.as_ref()?.confusion.iter().map(|row| row.iter().sum()).collect();
+    let trained = data.as_ref()?.get("class_rows")?.as_array()?;
+    let trained: Vec<u64> = trained.iter().filter_map(Value::as_u64).collect();
+    let most = (0..trained.len()).fold(0, |best, i| if trained[i] > trained[best] { i } else { best });
+    Some(1.0 - *rows.get(most)? as f64 / rows.iter().sum::<u64>() as f64)
 }
 
 /// The means of what a model wants in the trace over the last pass over all groups, for a run that has come to step k.
@@ -346,6 +364,10 @@ pub fn finish<F: Real>(
     let State { theta, buffers, cloud, .. } = state;
     let fitted = Fitted { theta, buffers, latents: &|count| first_particles(cloud, count) };
     job.problem.leave(directory.path(), job.settings.seed, &fitted)?;
+    let listed = summary.coefficients.clone();
+    if let Some(all) = listed.or_else(|| coefficients(job, model, state, summary)) {
+        coefficients::write(directory.path(), &all)?;
+    }
     Ok(directory.finish(model, &job.settings, state, spent, summary)?)
 }
 
@@ -384,7 +406,7 @@ impl<F: Real> Observer<F> for Showing<'_> {
 /// Makes a run directory at step 0, with the files that its config names there.
 pub fn create<F: Real>(job: &mut Job, model: &dyn Model<F>, dir: &Path) -> Result<RunDirectory, Error> {
     let files = name_files(job, dir)?;
-    let text = job.config.to_toml();
+    let text = job.config.to_toml_in(dir);
     let directory = RunDirectory::create(dir, &text, model, &job.settings, job.config.run.recording())?;
     write_files(dir, files)?;
     Ok(directory)
@@ -445,7 +467,7 @@ fn begin<F: Real>(
                 RunDirectory::resume(&dir, model, &job.settings, recording, &mut state)?;
             warnings.iter().for_each(|line| watch.warn(line));
             *notes = warnings;
-            RunDirectory::write_config(&dir, &job.config.to_toml())?;
+            RunDirectory::write_config(&dir, &job.config.to_toml_in(&dir))?;
             let before = directory.seconds_before();
             (Some(state), Place::Directory(Box::new(directory)), before)
         }
@@ -459,12 +481,12 @@ fn begin<F: Real>(
                     foreign_path(&dir)
                 )
             })?;
-            RunDirectory::write_config(&dir, &job.config.to_toml())?;
+            RunDirectory::write_config(&dir, &job.config.to_toml_in(&dir))?;
             let before = directory.seconds_before();
             (Some(state), Place::Directory(Box::new(directory)), before)
         }
     };
-    watch.begins(job, state.as_ref().map(|state| state.k));
+    watch.begins(job, state.as_ref());
     let state = match state.filter(|state| state.k > 0) {
         Some(state) => Some(state),
         None => motes::start_unless(model, &job.settings, || watch.stopped())?,
@@ -587,7 +609,7 @@ fn for_a_time<F: Real>(
     job.settle();
     if let Place::Directory(directory) = place {
         directory.adopt(&job.settings);
-        RunDirectory::write_config(directory.path(), &job.config.to_toml())?;
+        RunDirectory::write_config(directory.path(), &job.config.to_toml_in(directory.path()))?;
     }
     Ok((Ended::Complete, spent))
 }

@@ -42,7 +42,10 @@ impl Config {
     pub fn read(path: &Path) -> Result<Config, Error> {
         let mut config = Config::parse(&text::read(path)?).map_err(|e| e.within(foreign_path(path)))?;
         if let Some(dir) = path.parent() {
-            config.each_file(|file| text::find_beside(file, dir));
+            config.each_file(|file| {
+                text::find_from(file, dir);
+                text::find_beside(file, dir);
+            });
         }
         Ok(config)
     }
@@ -149,6 +152,17 @@ impl Config {
             Err(e) => trouble = Err(format!("cannot use {}: {e}; check the path", foreign_path(file)).into()),
         });
         trouble
+    }
+
+    /// The text of the config file of a run directory, in which files have names that move with it.
+    pub fn to_toml_in(&self, dir: &Path) -> String {
+        let mut inside = self.clone();
+        inside.each_file(|file| {
+            if let Some(name) = text::relative_to(file, dir) {
+                *file = name;
+            }
+        });
+        inside.to_toml()
     }
 
     /// The text of a config file.

@@ -5,6 +5,7 @@
 
 pub mod carry;
 pub mod choices;
+pub mod coefficients;
 pub mod config;
 mod error;
 pub mod generator;

@@ -20,10 +20,23 @@ pub struct Shown {
 }
 
 /// Metrics that models give, by their names in files.
-const KNOWN: [(&str, &str, &str, &str, bool, usize); 2] = [
+const KNOWN: [(&str, &str, &str, &str, bool, usize); 5] = [
     ("test_error", "test error", "error", "test error", true, 2),
     ("lppd", "LPPD", "LPPD", "log pointwise predictive density", false, 4),
+    (
+        "baseline_error",
+        "baseline error",
+        "baseline",
+        "the error of always saying the commonest class",
+        true,
+        2,
+    ),
+    ("brier", "Brier score", "Brier", "the mean square of what probabilities are off", false, 4),
+    ("auc", "AUC", "AUC", "the area under the ROC curve", false, 4),
 ];
+
+/// Metrics that stand beside the others in a run's own report, and would only widen a table of several runs.
+pub const BESIDE: [&str; 3] = ["baseline_error", "brier", "auc"];
 
 /// The names that have an entry.
 pub fn known() -> impl Iterator<Item = &'static str> {

@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 
 use motes::files::csv_field;
 use motes::npz::read_npz;
+use motes::printable::Number;
 use motes::sentence::{foreign, foreign_path};
+use motes::tested::likeliest;
 use motes::{Pool, Summary};
 use motes_models::data::{self, Unknown};
-use motes_models::registry::{self, Predictor};
+use motes_models::registry::{self, Predicted, Predictor};
 use serde_json::Value;
 
+use crate::numbers::thousands;
 use crate::{Error, replicates};
 
 /// Predictions for the rows of a file.
@@ -82,7 +85,13 @@ pub fn predict(dir: &Path, file: &Path, unknown: Unknown) -> Result<Predictions,
     let mut notes = Vec::new();
     let (mut features, rows) = new_rows(file, predictor, unknown, &mut notes)?;
     predictor.scale(&mut features);
-    let csv = Pool::new(None)?.install(|| csv(predictor, &clouds, &features, &rows))?;
+    let level = summary.level;
+    let csv = Pool::new(None)?.install(|| csv(predictor, &clouds, &features, &rows, level))?;
+    notes.push(format!(
+        "low and high are the {} % interval of the probability of the row's class, over {} draws of the posterior",
+        Number(100.0 * level),
+        thousands(&(clouds.len() / predictor.width()).to_string())
+    ));
     Ok(Predictions { csv, rows: rows.len(), notes })
 }
 
@@ -148,32 +157,28 @@ fn new_rows(
 }
 
 /// A line for each row. Row numbers count the rows of the data from 1, as people do; the header is not one.
-fn csv(predictor: &dyn Predictor, clouds: &[f64], features: &[f64], rows: &[usize]) -> Result<String, Error> {
+fn csv(
+    predictor: &dyn Predictor,
+    clouds: &[f64],
+    features: &[f64],
+    rows: &[usize],
+    level: f64,
+) -> Result<String, Error> {
     let classes = predictor.classes();
-    if let Some(spread) = predictor.spread(clouds, features) {
-        refuse_overflow(rows, |i| spread[i].mean.is_finite())?;
-        let mut out = String::from("row,class,probability,low,high\n");
-        for (row, p) in rows.iter().zip(spread) {
-            let class = csv_field(&classes[usize::from(p.mean >= 0.5)]);
-            let _ = writeln!(out, "{},{class},{},{},{}", row + 1, p.mean, p.low, p.high);
-        }
-        return Ok(out);
-    }
-    let probabilities = predictor.probabilities(clouds, features)?;
-    let count = classes.len();
-    refuse_overflow(rows, |i| probabilities[i * count..][..count].iter().all(|p| p.is_finite()))?;
+    let Predicted { probabilities, intervals } = predictor.predict(clouds, features, level)?;
+    let of_row = |i: usize| &probabilities[i * classes.len()..][..classes.len()];
+    refuse_overflow(rows, |i| of_row(i).iter().all(|p| p.is_finite()))?;
     let mut out = String::from("row,class");
     for class in classes {
         let _ = write!(out, ",{}", csv_field(&format!("p({class})")));
     }
-    out.push('\n');
-    for (row, p) in rows.iter().zip(probabilities.chunks_exact(count)) {
-        let best = (0..count).max_by(|a, b| p[*a].total_cmp(&p[*b])).unwrap_or(0);
-        let _ = write!(out, "{},{}", row + 1, csv_field(&classes[best]));
-        for p in p {
+    out.push_str(",low,high\n");
+    for (i, (row, [low, high])) in rows.iter().zip(intervals).enumerate() {
+        let _ = write!(out, "{},{}", row + 1, csv_field(&classes[likeliest(of_row(i))]));
+        for p in of_row(i) {
             let _ = write!(out, ",{p}");
         }
-        out.push('\n');
+        let _ = writeln!(out, ",{low},{high}");
     }
     Ok(out)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use motes::Summary;
 use motes::printable::{Number, printable};
 use motes::sentence::{Face, render};
-use motes::summary::{LikelihoodSummary, ReplicateSummary};
+use motes::summary::{Coefficient, LikelihoodSummary, ReplicateSummary};
 
 use crate::metrics;
 use crate::numbers::{grouped, thousands};
@@ -15,6 +15,8 @@ use crate::report::words::decimals_for;
 
 /// At most this many parameters or coordinates are listed one by one.
 const LISTED: usize = 12;
+/// And this many coefficients of a regression.
+const COEFFICIENTS: usize = 30;
 
 /// The summary as text, in the words of a face.
 pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
@@ -39,6 +41,15 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
         Number(time.seconds).with_decimals(3),
         grouped(time.steps_per_second)
     );
+    for line in &summary.formula {
+        let _ = writeln!(out, "  {}", printable(line));
+    }
+    if let Some(rows) = rows(summary) {
+        let _ = writeln!(out, "  {rows}");
+    }
+    if !summary.formula.is_empty() {
+        out.push('\n');
+    }
     let theta = &summary.theta;
     let mean = theta.mean.as_deref().unwrap_or(&theta.last);
     let names = shown(&theta.names);
@@ -83,7 +94,9 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
     if let Some(replicates) = &summary.replicates {
         each(&mut out, &replicates.runs);
     }
-    if let Some(p) = &summary.posterior {
+    if let Some(all) = &summary.coefficients {
+        coefficients(&mut out, all, summary);
+    } else if let Some(p) = &summary.posterior {
         let names = shown(&p.names);
         let width = width_of(&names);
         let head = if theta.se.is_empty() { "posterior" } else { "posterior at the estimate" };
@@ -109,7 +122,7 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
         };
         let texts: Vec<String> = measured.0.iter().map(text).collect();
         let rows = summary.test_rows().map(|rows| format!(" on {rows} rows")).unwrap_or_default();
-        let _ = writeln!(out, "  test      {}{rows}", texts.join(" and "));
+        let _ = writeln!(out, "  test      {}{rows}", in_a_row(&texts));
     }
     for (name, value) in summary.scalars.iter().flat_map(|s| &s.0) {
         let _ =
@@ -121,6 +134,70 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
     let _ = writeln!(out, "  verdict   {}", advice(summary, face).unwrap_or("ok".into()));
     let _ = writeln!(out, "  files     {}", printable(&path.to_string_lossy()));
     out
+}
+
+/// Coefficients in the order of the columns; the strongest where they are many.
+fn coefficients(out: &mut String, all: &[Coefficient], summary: &Summary) {
+    let strength = |c: &Coefficient| (c.standardised.mean / c.standardised.sd).abs();
+    let mut listed: Vec<&Coefficient> = all.iter().collect();
+    if listed.len() > COEFFICIENTS {
+        listed.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
+        listed.truncate(COEFFICIENTS);
+    }
+    let name = |c: &Coefficient| match &c.class {
+        Some(class) => printable(&format!("{class}: {}", c.name)).into_owned(),
+        None => printable(&c.name).into_owned(),
+    };
+    let names: Vec<String> = listed.iter().map(|c| name(c)).collect();
+    let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0).max("coefficient".len());
+    let level = format!("{} % interval", Number(100.0 * summary.level));
+    let _ = writeln!(
+        out,
+        "\n  {:width$}  {:>10}  {:>9}  {level:>23}  {:>7}  {:>12}",
+        "coefficient", "mean", "sd", "P(sign)", "standardised"
+    );
+    for (c, name) in listed.iter().zip(&names) {
+        let decimals = 1 + decimals_for(c.original.sd);
+        let shown = |v: f64| Number(v).with_decimals(decimals);
+        let interval =
+            c.original.interval.map_or("-".into(), |[a, b]| format!("{} to {}", shown(a), shown(b)));
+        let sign = c.sign_probability.map_or("-".into(), |p| Number(p).with_decimals(3));
+        let _ = writeln!(
+            out,
+            "  {name:width$}  {:>10}  {:>9}  {interval:>23}  {sign:>7}  {:>12}",
+            shown(c.original.mean),
+            shown(c.original.sd),
+            Number(c.standardised.mean).with_decimals(3),
+        );
+    }
+    if all.len() > listed.len() {
+        let _ = writeln!(
+            out,
+            "  ... the {} strongest of {}; coefficients.csv has all",
+            listed.len(),
+            thousands(&all.len().to_string())
+        );
+    }
+}
+
+/// How many rows went where, in a sentence.
+pub fn rows(summary: &Summary) -> Option<String> {
+    let data = summary.data.as_ref()?;
+    let count = |key: &str| data.get(key)?.as_u64();
+    let counted = |n: u64, what: &str| match n {
+        1 => format!("1 row {what}"),
+        n => format!("{} rows {what}", thousands(&n.to_string())),
+    };
+    let mut parts = vec![counted(count("train_rows")?, "trained on")];
+    parts.extend(
+        count("test_rows").filter(|n| *n > 0).map(|n| format!("{} tested on", thousands(&n.to_string()))),
+    );
+    parts.extend(
+        count("rows_dropped")
+            .filter(|n| *n > 0)
+            .map(|n| format!("{} left out for missing values", thousands(&n.to_string()))),
+    );
+    Some(parts.join(", "))
 }
 
 /// A line for each replicate.
@@ -172,13 +249,22 @@ fn likelihood(l: &LikelihoodSummary) -> String {
 }
 
 /// A number as people want to read it.
-fn three_digits(value: f64) -> Number {
+pub fn three_digits(value: f64) -> Number {
     format!("{value:.2e}").parse().map_or(Number(value), Number)
 }
 
 /// What is to be done about a run, as people are told.
 pub fn advice(summary: &Summary, face: Face) -> Option<String> {
     summary.diagnostics.advice.as_deref().map(|advice| render(advice, face))
+}
+
+/// Texts with commas between them, and an "and" before the last.
+fn in_a_row(texts: &[String]) -> String {
+    match texts {
+        [] => String::new(),
+        [one] => one.clone(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
 }
 
 /// The names that are listed, such as they can be shown.

@@ -1,6 +1,6 @@
 //! Config files as text: what the configs of all models share.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use motes::printable::one_line;
 use motes::sentence::{foreign, foreign_path};
@@ -79,6 +79,42 @@ pub fn section(name: &str, table: &Table, flags: &[Flag]) -> String {
     format!("\n[{name}]\n{}", lines.collect::<String>())
 }
 
+/// A name in a config counts from its directory, if there is such a file; else from where people are.
+pub fn find_from(data: &mut PathBuf, dir: &Path) {
+    if data.is_relative()
+        && let Some(found) = resolved(&dir.join(&*data)).filter(|path| path.exists())
+    {
+        *data = found;
+    }
+}
+
+/// How a file is called from a directory, which may not be there yet; nothing if they have no more in common than the root.
+pub fn relative_to(file: &Path, dir: &Path) -> Option<PathBuf> {
+    let (file, dir) = (resolved(file)?, resolved(&dir.join("config.toml"))?);
+    let (to, from): (Vec<_>, Vec<_>) = (file.components().collect(), dir.parent()?.components().collect());
+    let common = to.iter().zip(&from).take_while(|(a, b)| a == b).count();
+    if common < 2 {
+        return None;
+    }
+    let up = from[common..].iter().map(|_| Component::ParentDir);
+    Some(up.chain(to[common..].iter().copied()).collect())
+}
+
+/// A path without links and dots in the part of its directory that is there.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let (mut there, mut rest) = (path.parent()?, vec![path.file_name()?]);
+    loop {
+        match there.canonicalize() {
+            Ok(dir) => return Some(rest.iter().rev().fold(dir, |dir, name| dir.join(name))),
+            Err(_) => {
+                rest.push(there.file_name()?);
+                there = there.parent()?;
+            }
+        }
+    }
+}
+
 /// Data that are kept in the run directory move with it.
 pub fn find_beside(data: &mut PathBuf, dir: &Path) {
     if let Some(beside) = data.file_name().map(|name| dir.join(name))
@@ -142,5 +178,31 @@ impl<'de> Visitor<'de> for AnyValue {
             table.insert(key, value);
         }
         Ok(table.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_count_from_the_run_directory() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        std::fs::write(root.join("my.csv"), "").unwrap();
+        let run = root.join("runs").join("a-1");
+        // Before and after it is there.
+        for _ in 0..2 {
+            assert_eq!(relative_to(&root.join("my.csv"), &run), Some(PathBuf::from("../../my.csv")));
+            std::fs::create_dir_all(&run).unwrap();
+        }
+        assert_eq!(relative_to(&run.join("data.csv"), &run), Some(PathBuf::from("data.csv")));
+        assert_eq!(relative_to(Path::new("/elsewhere.csv"), &run), None);
+        let mut name = PathBuf::from("../../my.csv");
+        find_from(&mut name, &run);
+        assert_eq!(name, root.join("my.csv"));
+        let mut missing = PathBuf::from("../other.csv");
+        find_from(&mut missing, &run);
+        assert_eq!(missing, Path::new("../other.csv"));
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use motes::Algorithm;
 use motes_app::choices::Choices;
-use motes_models::options::Flag;
+use motes_models::options::{Flag, whole};
 
 use crate::flags::{OfModel, Rest};
 use crate::frechet::FrechetArgs;
@@ -22,7 +22,7 @@ pub struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   motes fit logistic                              empirical-Bayes logistic regression on the embedded data
-  motes fit logistic --data my.csv --target outcome --drop id --intercept
+  motes fit logistic --data my.csv --target outcome --drop id
   motes predict runs/logistic-auto-1 --data new.csv --output probabilities.csv
   motes fit hierarchical                          the toy model of the paper, on generated data
   motes fit hierarchical --algorithm pmgd --step-size 0.1 --particles 50 --steps 2000
@@ -138,13 +138,13 @@ pub struct ResumeArgs {
     /// The run directory
     pub dir: PathBuf,
     /// The new total number of steps; burn-in stays
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = whole::<u64>)]
     pub steps: Option<u64>,
     /// A smaller tolerance of a fit by auto, which goes on from the end of theta's stage
     #[arg(long, value_name = "T")]
     pub tolerance: Option<f64>,
     /// A larger number of evaluations that a fit by auto may take
-    #[arg(long, value_name = "E")]
+    #[arg(long, value_name = "E", value_parser = whole::<u64>)]
     pub max_evaluations: Option<u64>,
     #[command(flatten)]
     pub how: How,
@@ -273,7 +273,7 @@ pub struct PaperArgs {
     #[arg(long, value_name = "R")]
     pub replicates: Option<u32>,
     /// Training steps K of table4's generators [default: 800; --full: 39500]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = whole::<u64>)]
     pub steps: Option<u64>,
     /// Test images that table4 inpaints [default: 32; --full: 1000]
     #[arg(long, value_name = "n")]

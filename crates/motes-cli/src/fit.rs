@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use motes::Settings;
 use motes::sentence::{Face, foreign_path};
-use motes::{Ended, Flow, Observer, Pool, Real, StepInfo};
+use motes::{Ended, Flow, Observer, Pool, Real, State, StepInfo};
 use motes_app::carry::{self, Outcome, Start, Watch};
 use motes_app::config::Config;
 use motes_app::job::{self, Job, Precise, fewer_steps};
@@ -236,7 +236,7 @@ impl<F: Real> Watch<F> for Terminal {
         self.interrupt.is_set()
     }
 
-    fn begins(&mut self, job: &Job, from: Option<u64>) {
+    fn begins(&mut self, job: &Job, from: Option<&State<F>>) {
         if self.quiet {
             return;
         }
@@ -245,8 +245,17 @@ impl<F: Real> Watch<F> for Terminal {
         }
         let label = self.label.as_ref().map(|label| format!("{label}: ")).unwrap_or_default();
         job.asides().iter().for_each(|line| say!("{label}{line}"));
-        if let Some(k) = from {
-            say!("going on from step {k}");
+        let Some(state) = from else { return };
+        let k = state.k;
+        let unit = if job.settings.takes("steps") { "step" } else { "sweep" };
+        if state.is_over(&job.settings) {
+            let more = match job.settings.takes("steps") {
+                true => "`steps` asks for more",
+                false => "a smaller `tolerance` asks for more",
+            };
+            say!("the run was finished at {unit} {k}, and nothing is left to do; {more}");
+        } else {
+            say!("going on from {unit} {k}");
         }
     }
 

@@ -4,9 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use clap::builder::{PathBufValueParser, TypedValueParser, ValueParser};
+use clap::builder::{PathBufValueParser, PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint, value_parser};
 use motes::sentence::{Face, foreign, render};
 use motes_app::choices::Choices;
 use motes_app::config::{Config, belongs, owners};
@@ -98,17 +98,40 @@ fn arg(flag: &Flag) -> Arg {
         Some(other) => arg.conflicts_with(other),
         None => arg,
     };
-    let parse = flag.parse;
-    let parsed = ValueParser::from(move |text: &str| parse(text).map_err(|e| render(&e, Face::Shell)));
+    let parser = Parser { parse: flag.parse, words: (flag.words)() };
     match flag.kind {
-        Kind::Whole | Kind::Number | Kind::Text => arg.value_parser(parsed),
-        Kind::List => arg.value_delimiter(',').action(ArgAction::Append).value_parser(parsed),
-        Kind::File => arg.value_parser(PathBufValueParser::new().try_map(file)),
+        Kind::Whole | Kind::Number | Kind::Text => arg.value_parser(parser).hide_possible_values(true),
+        Kind::List => arg.value_delimiter(',').action(ArgAction::Append).value_parser(parser),
+        Kind::File => {
+            arg.value_hint(ValueHint::FilePath).value_parser(PathBufValueParser::new().try_map(file))
+        }
         Kind::Switch => arg
             .num_args(0..=1)
             .require_equals(true)
             .default_missing_value("true")
             .value_parser(value_parser!(bool)),
+    }
+}
+
+/// Parses values as their type does, and knows all its words for completions.
+#[derive(Clone)]
+struct Parser {
+    parse: fn(&str) -> Result<Value, String>,
+    words: Vec<&'static str>,
+}
+
+impl TypedValueParser for Parser {
+    type Value = Value;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Value, clap::Error> {
+        let parse = self.parse;
+        let parser = move |text: &str| parse(text).map_err(|e| render(&e, Face::Shell));
+        TypedValueParser::parse_ref(&parser, command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let words = self.words.iter().map(PossibleValue::new);
+        (!self.words.is_empty()).then(|| Box::new(words) as Box<_>)
     }
 }
 
@@ -143,6 +166,7 @@ pub fn with_model(mut args: Vec<OsString>) -> Result<Vec<OsString>, String> {
     if !args.get(1).is_some_and(|arg| OF_MODELS.iter().any(|command| is(arg, command))) {
         return Ok(args);
     }
+    join_switches(&mut args);
     let words: Vec<usize> = (2..args.len())
         .filter(|i| !is_value(&args, *i) && !args[*i].to_string_lossy().starts_with('-'))
         .collect();
@@ -176,6 +200,25 @@ pub fn with_model(mut args: Vec<OsString>) -> Result<Vec<OsString>, String> {
         }
     }
     Ok(args)
+}
+
+/// Switches whose value stands apart, as in `--adjust false`.
+fn join_switches(args: &mut Vec<OsString>) {
+    let of_models = || registry::MODELS.iter().flat_map(|e| e.flags()).chain(Choices::flags());
+    let is_switch = |arg: &OsStr| {
+        let name = arg.to_str().and_then(|text| text.strip_prefix("--"));
+        name.is_some_and(|name| of_models().any(|flag| flag.kind == Kind::Switch && flag.name == name))
+    };
+    let mut i = 3;
+    while i < args.len() {
+        if (args[i] == "true" || args[i] == "false") && is_switch(&args[i - 1]) {
+            let value = args.remove(i);
+            args[i - 1].push("=");
+            args[i - 1].push(value);
+        } else {
+            i += 1;
+        }
+    }
 }
 
 /// The name of a flag, without its value.

@@ -8,7 +8,7 @@ macro_rules! say {
     ($($part:tt)*) => {{
         use std::io::Write as _;
         let line = motes::sentence::render(&format!($($part)*), motes::sentence::Face::Shell);
-        let _ = writeln!(std::io::stderr(), "{line}");
+        let _ = writeln!(std::io::stderr(), "{}", crate::screen::wrapped(&line, &std::io::stderr()));
     }};
 }
 
@@ -24,6 +24,7 @@ mod predict;
 mod progress;
 mod replicates;
 mod report;
+mod screen;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -103,7 +104,10 @@ fn command() -> clap::Command {
 fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout();
     match out.is_terminal() {
-        true => out.write_all(motes::printable::printable_lines(text).as_bytes()),
+        true => {
+            let text = motes::printable::printable_lines(text);
+            out.write_all(screen::wrapped(&text, &out).as_bytes())
+        }
         false => out.write_all(text.as_bytes()),
     }
 }

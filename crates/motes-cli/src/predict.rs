@@ -16,15 +16,15 @@ pub fn predict(args: PredictArgs) -> Result<Ended, String> {
         Some(UnknownWords::Reference) => Unknown::Reference,
         None => Unknown::Refuse,
     };
+    if let Some(path) = args.output.as_ref().filter(|path| path.exists()) {
+        return Err(format!(
+            "{} is there already and is left as it is; choose another --output",
+            foreign_path(path)
+        ));
+    }
     let predictions = motes_app::predict::predict(&args.dir, &args.data, unknown)?;
     predictions.notes.iter().for_each(|note| say!("{note}"));
     match &args.output {
-        Some(path) if path.exists() => {
-            return Err(format!(
-                "{} is there already and is left as it is; choose another --output",
-                foreign_path(path)
-            ));
-        }
         Some(path) => {
             write_atomically(path, Durable::No, |out| out.write_all(predictions.csv.as_bytes()))
                 .map_err(|e| e.to_string())?;

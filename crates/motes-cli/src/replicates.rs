@@ -47,7 +47,7 @@ pub fn resume(config: Config, how: How, ends: Ends, dir: PathBuf, nearer: bool) 
         }
     }
     let interrupt = Interrupt::listen();
-    RunDirectory::write_config(&dir, &several.config.to_toml()).map_err(Error::from)?;
+    RunDirectory::write_config(&dir, &several.config.to_toml_in(&dir)).map_err(Error::from)?;
     if !how.quiet {
         tell_data(&several);
     }

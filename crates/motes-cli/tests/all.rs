@@ -1,5 +1,6 @@
 //! The real binary, driven from end to end. One binary: each would be linked, and what is generic compiled, by itself.
 
+mod answers;
 mod auto;
 mod bnn;
 mod common;

@@ -46,10 +46,11 @@ fn predictions(text: &str) -> (Vec<String>, Vec<Vec<String>>) {
 fn sound(text: &str, classes: &[&str], count: usize) -> Vec<String> {
     let (header, rows) = predictions(text);
     let names: Vec<String> = classes.iter().map(|c| format!("p({c})")).collect();
-    assert_eq!(header, [&["row".to_string(), "class".to_string()][..], &names].concat());
+    let words = |words: [&str; 2]| words.map(String::from).to_vec();
+    assert_eq!(header, [words(["row", "class"]), names, words(["low", "high"])].concat());
     assert_eq!(rows.len(), count);
     for row in &rows {
-        let p: Vec<f64> = row[2..].iter().map(|p| p.parse().unwrap()).collect();
+        let p: Vec<f64> = row[2..2 + classes.len()].iter().map(|p| p.parse().unwrap()).collect();
         assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12 && p.iter().all(|p| (0.0..=1.0).contains(p)));
         let best = p.iter().copied().fold(0.0, f64::max);
         assert_eq!(p[classes.iter().position(|c| *c == row[1]).unwrap()], best);
@@ -154,11 +155,13 @@ fn tables_with_several_classes_are_fitted_and_predicted() {
     let done = place.motes("predict run --data new.csv");
     assert!(done.ok().err.contains("1 row with missing values gets no prediction"), "{}", done.err);
     let lines: Vec<&str> = done.out.lines().collect();
-    assert_eq!(lines[0], "row,class,p(ash),\"p(oak, red)\",p(yew)");
+    assert_eq!(lines[0], "row,class,p(ash),\"p(oak, red)\",p(yew),low,high");
     for (line, begin) in lines[1..].iter().zip(["1,ash,", "2,yew,", "3,\"oak, red\","]) {
         assert!(line.starts_with(begin), "{line}");
-        let p: f64 = line.rsplit(',').take(3).map(|p| p.parse::<f64>().unwrap()).sum();
-        assert!((p - 1.0).abs() < 1e-12);
+        let cells: Vec<f64> = line.rsplit(',').take(5).map(|p| p.parse().unwrap()).collect();
+        let (high, low, p) = (cells[0], cells[1], &cells[2..]);
+        assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        assert!(0.0 <= low && low <= high && high <= 1.0 && p.iter().any(|p| low <= *p), "{line}");
     }
     assert_eq!(lines.len(), 4);
     place.refuses("fit bnn --data trees.csv --classes 1,2", &["--classes", "for images", "leave them out"]);

@@ -7,8 +7,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use common::{Place, by_pgd, checkpoints, number, numbers, summary, tidy};
-use motes::npz::{Array, read_npz};
+use common::{Place, array, by_pgd, checkpoints, number, numbers, summary, tidy};
 use motes::sentence::Face;
 use serde_json::{Value, json};
 
@@ -18,10 +17,6 @@ fn trace(run: &Path) -> (String, Vec<Vec<f64>>) {
     let (header, rows) = text.split_once('\n').unwrap();
     let cell = |c: &str| if c.is_empty() { f64::NAN } else { c.parse().unwrap() };
     (header.into(), rows.lines().map(|row| row.split(',').map(cell).collect()).collect())
-}
-
-fn array(run: &Path, name: &str) -> Array {
-    read_npz(File::open(run.join("posterior.npz")).unwrap(), name).unwrap()
 }
 
 fn keys(value: &Value) -> BTreeSet<&str> {
@@ -370,14 +365,33 @@ fn the_terminal_tells_what_the_summary_says() {
             };
             assert!(done.out.lines().any(told), "{name} {theta} is not in {}", done.out);
         }
-        for (i, mean) in json["posterior"]["mean"].as_array().into_iter().flatten().take(12).enumerate() {
+        for c in json["coefficients"].as_array().into_iter().flatten() {
+            let sd = c["sd"].as_f64().unwrap();
+            let decimals = 1 + (1.0 - sd.log10().floor()).clamp(0.0, 12.0) as usize;
+            let [low, high] = [0, 1].map(|i| number(&c["interval"][i], decimals));
+            let row = [
+                c["name"].as_str().unwrap(),
+                &number(&c["mean"], decimals),
+                &number(&c["sd"], decimals),
+                &low,
+                "to",
+                &high,
+                &number(&c["sign_probability"], 3),
+                &number(&c["standardised"]["mean"], 3),
+            ]
+            .join(" ");
+            assert!(done.out.lines().any(|l| words(l).join(" ") == row), "{row} is not in {}", done.out);
+        }
+        let listed = json["posterior"]["mean"].as_array().filter(|_| json["coefficients"].is_null());
+        for (i, mean) in listed.into_iter().flatten().take(12).enumerate() {
             let name = json["posterior"]["names"][i].as_str().unwrap();
             let row = format!("{name} {} ", number(mean, 5));
             assert!(done.out.lines().any(|l| format!("{} ", words(l).join(" ")).starts_with(&row)), "{row}");
         }
         if json["metrics"].is_object() {
             let lppd = number(&json["metrics"]["lppd"], 4);
-            assert!(done.out.contains(&format!("LPPD {lppd} on {} rows", json["data"]["test_rows"])));
+            let rows = format!(" on {} rows", json["data"]["test_rows"]);
+            assert!(done.out.contains(&format!("LPPD {lppd}, ")) && done.out.contains(&rows), "{}", done.out);
         }
     }
 }

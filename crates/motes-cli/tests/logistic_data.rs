@@ -3,11 +3,9 @@
 use crate::common;
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::path::Path;
 
-use common::{Dice, Done, Place, by_pgd, motes, number, numbers, same_bits, summary};
-use motes::npz::{Array, read_npz};
+use common::{Dice, Done, Place, array, by_pgd, motes, number, numbers, same_bits, summary};
 use serde_json::Value;
 
 /// Features and a class per row, and the text of the file.
@@ -147,10 +145,6 @@ fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
         b[i] = (b[i] - known) / a[i][i];
     }
     b
-}
-
-fn array(run: &Path, name: &str) -> Array {
-    read_npz(File::open(run.join("posterior.npz")).unwrap(), name).unwrap()
 }
 
 /// A summary whose numbers are all there: what is not finite would be null.
@@ -470,13 +464,13 @@ fn batches_give_the_same_mean() {
     assert_eq!(number(&batch["metrics"]["test_error"]), 4.0 / 137.0);
 }
 
-/// The rows of a file of predictions: number, class, probability, low, high.
-fn predictions(text: &str) -> Vec<(usize, String, [f64; 3])> {
+/// The rows of a file of predictions: number, class, the probability of each, low, high.
+fn predictions(text: &str) -> Vec<(usize, String, [f64; 4])> {
     let mut lines = text.lines();
-    assert_eq!(lines.next(), Some("row,class,probability,low,high"));
+    assert_eq!(lines.next(), Some("row,class,p(no),p(yes),low,high"));
     let row = |line: &str| {
         let cells: Vec<&str> = line.split(',').collect();
-        (cells[0].parse().unwrap(), cells[1].into(), [2, 3, 4].map(|i: usize| cells[i].parse().unwrap()))
+        (cells[0].parse().unwrap(), cells[1].into(), [2, 3, 4, 5].map(|i: usize| cells[i].parse().unwrap()))
     };
     lines.map(row).collect()
 }
@@ -507,21 +501,24 @@ fn predictions_are_those_of_the_posterior() {
         if clouds.is_empty() {
             clouds = array(&place.path(run), "particles").values;
         }
-        for ((number, class, [p, low, high]), (i, f)) in rows.iter().zip(data.rows.iter().enumerate()) {
+        for ((number, class, [no, yes, low, high]), (i, f)) in rows.iter().zip(data.rows.iter().enumerate()) {
             assert_eq!(*number, i + 1);
-            assert!(
-                (0.0..=1.0).contains(p) && 0.0 <= *low && low <= p && p <= high && *high <= 1.0,
-                "{run} {i}"
-            );
-            assert_eq!(class == "yes", *p >= 0.5);
+            assert!((no + yes - 1.0).abs() < 1e-12 && (class == "yes") == (yes > no), "{run} {i}");
             let u = |x: &[f64]| x[3] + (0..3).map(|j| x[j] * (f[j] - mean[j]) / std[j]).sum::<f64>();
-            let mut all: Vec<f64> = clouds.chunks(4).map(|x| sigmoid(u(x))).collect();
+            let sign = if class == "yes" { 1.0 } else { -1.0 };
+            let mut all: Vec<f64> = clouds.chunks(4).map(|x| sigmoid(sign * u(x))).collect();
             all.sort_by(f64::total_cmp);
             let direct = all.iter().sum::<f64>() / all.len() as f64;
-            assert!((direct - p).abs() < 1e-9, "{run} {i}: {direct} {p}");
-            assert!(all[(0.05 * (all.len() - 1) as f64) as usize] <= low + 1e-9);
-            assert!(all[(0.95 * (all.len() - 1) as f64) as usize] <= high + 1e-9);
+            assert!((direct - no.max(*yes)).abs() < 1e-9, "{run} {i}: {direct} {no} {yes}");
+            for (q, found) in [(0.025, low), (0.975, high)] {
+                let place = q * (all.len() - 1) as f64;
+                let (below, above) = (all[place.floor() as usize], all[place.ceil() as usize]);
+                let wanted = below + place.fract() * (above - below);
+                assert!((wanted - found).abs() < 1e-9, "{run} {i}: {wanted} {found}");
+            }
         }
+        let said = "low and high are the 95 % interval of the probability of the row's class";
+        assert!(done.err.contains(said), "{}", done.err);
     }
     assert_eq!(place.motes("predict run --data new.csv").out, place.motes("predict part --data new.csv").out);
     // Mean-field predicts with the Gaussian of the summary.

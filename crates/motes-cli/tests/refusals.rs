@@ -33,7 +33,7 @@ fn numbers_without_meaning() {
         ("--particles -3", &["'-3'", "--particles"]),
         ("--particles 2.5", &["'2.5'", "--particles"]),
         ("--particles many", &["'many'", "--particles"]),
-        ("--steps 1e3", &["'1e3'", "--steps"]),
+        ("--steps 1.5e0", &["'1.5e0'", "--steps"]),
         ("--steps 99999999999999999999999", &["--steps"]),
         ("--seed -1", &["'-1'", "--seed"]),
         ("--dim 0", &["--dim 0", "at least 1"]),

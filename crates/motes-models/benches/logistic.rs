@@ -43,6 +43,7 @@ fn generated(rows: usize, d: usize) -> Classification {
         feature_names: (0..d).map(|i| format!("f{i}")).collect(),
         target: "y".into(),
         classes: vec!["0".into(), "1".into()],
+        weights: None,
         rows_dropped: 0,
     }
 }

@@ -6,9 +6,12 @@ pub mod features;
 pub mod generator;
 mod hierarchical;
 pub mod logistic;
+mod multinomial;
 pub mod options;
 pub mod registry;
+mod tally;
 
 pub use bnn::{Bnn, Labelled, Products};
 pub use hierarchical::Hierarchical;
 pub use logistic::Logistic;
+pub use multinomial::Multinomial;

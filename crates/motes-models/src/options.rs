@@ -38,6 +38,8 @@ pub struct Flag {
     pub parse: fn(&str) -> Result<Value, String>,
     /// Says what is wrong with a value that stands in a config file.
     pub check: fn(&Value) -> Result<(), String>,
+    /// All values, where they are a few words.
+    pub words: fn() -> Vec<&'static str>,
 }
 
 /// What values look like.
@@ -70,12 +72,17 @@ pub trait Setting: Sized {
 
     /// The value as it stands in config files.
     fn write(&self) -> Value;
+
+    /// All values, where they are a few words.
+    fn words() -> Vec<&'static str> {
+        Vec::new()
+    }
 }
 
-/// Types that are made of text by `FromStr`, and written as serde does.
+/// Types that are made of text by `FromStr`, and written as serde does; with all their words, where they are few.
 #[macro_export]
 macro_rules! settings {
-    ($($ty:ty: $kind:ident),+ $(,)?) => {$(
+    ($($ty:ty: $kind:ident $(of $words:expr)?),+ $(,)?) => {$(
         impl $crate::options::Setting for $ty {
             const KIND: $crate::options::Kind = $crate::options::Kind::$kind;
 
@@ -90,6 +97,10 @@ macro_rules! settings {
             fn write(&self) -> serde_json::Value {
                 $crate::options::write(self)
             }
+
+            $(fn words() -> Vec<&'static str> {
+                $words.to_vec()
+            })?
         }
     )+};
 }
@@ -115,11 +126,54 @@ macro_rules! plain {
     )+};
 }
 
-plain!(u32: Whole, u64: Whole, usize: Whole, bool: Switch, String: Text, PathBuf: File);
+plain!(bool: Switch, String: Text, PathBuf: File);
+
+/// Whole numbers, which people also write as 1e4.
+macro_rules! whole_numbers {
+    ($($ty:ty),+) => {$(
+        impl Setting for $ty {
+            const KIND: Kind = Kind::Whole;
+
+            fn parse(text: &str) -> Result<Value, String> {
+                whole::<$ty>(text).map(|v| v.write())
+            }
+
+            fn read(value: &Value) -> Result<Self, String> {
+                read(value, KindOf::<Self>::SAID)
+            }
+
+            fn write(&self) -> Value {
+                write(self)
+            }
+        }
+    )+};
+}
+
+whole_numbers!(u32, u64, usize);
+
+/// A whole number, in digits or as 1e4.
+pub fn whole<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    let plain = text.parse::<T>();
+    let exact = text
+        .parse::<f64>()
+        .ok()
+        .filter(|v| text.contains(['e', 'E']) && v.fract() == 0.0 && *v <= MOST_EXACT);
+    match (plain, exact) {
+        (Ok(v), _) => Ok(v),
+        (Err(_), Some(v)) => format!("{v}").parse::<T>().map_err(|e| e.to_string()),
+        (Err(e), None) => Err(e.to_string()),
+    }
+}
+
+/// Whole numbers up to here are themselves in double precision.
+const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 
 settings! {
-    Growth: Text, JointUpdate: Text, Preconditioner: Text, StepDecay: Text, WarmStart: Text,
-    &'static motes::Algorithm: Text, crate::generator::BatchNorm: Text,
+    Growth: Text, StepDecay: Text, WarmStart: Text,
+    JointUpdate: Text of ["pgd", "pqn"],
+    Preconditioner: Text of ["none", "diagonal", "adagrad", "rmsprop", "adam"],
+    &'static motes::Algorithm: Text of motes::Algorithm::names(),
+    crate::generator::BatchNorm: Text of ["two-pass", "one-pass"],
 }
 
 /// How people call what a type of values looks like.
@@ -291,6 +345,7 @@ macro_rules! options {
                         instead_of: [$($other)?].first().copied(),
                         parse: <$ty as $crate::options::Setting>::parse,
                         check: |value| <$ty as $crate::options::Setting>::read(value).map(drop),
+                        words: <$ty as $crate::options::Setting>::words,
                     }),+),+];
                     [shared.concat(), own].concat()
                 })

@@ -8,16 +8,18 @@ use motes::algorithms::PGD;
 use motes::memory::Shape;
 use motes::model::Scalar;
 use motes::settings::{InitParticles, Preconditioner, unknown};
+use motes::summary::quantile;
 use motes::{Algorithm, Model, ModelError, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::data::{Coding, DataError, ImageSet, LabelledRows};
 use crate::options::{Flag, Table};
-use crate::{bnn, generator, hierarchical, logistic};
+use crate::{bnn, generator, hierarchical, logistic, multinomial};
 
 /// All models, in the order in which people are told of them.
-pub static MODELS: &[&dyn Entry] = &[&hierarchical::Entry, &logistic::Entry, &bnn::Entry, &generator::Entry];
+pub static MODELS: &[&dyn Entry] =
+    &[&hierarchical::Entry, &logistic::Entry, &multinomial::Entry, &bnn::Entry, &generator::Entry];
 
 /// The model that has a name.
 pub fn find(name: &str) -> Option<&'static dyn Entry> {
@@ -114,6 +116,11 @@ pub trait Problem: Send + Sync {
     /// What people should know about the data, in a line each.
     fn notes(&self) -> &[String];
 
+    /// The model in formulas, a line each.
+    fn formula(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What predictions need later; part of summary.json.
     fn remember(&self) -> Option<Value>;
 
@@ -196,14 +203,45 @@ pub trait Predictor: Send + Sync {
     /// Brings rows to the scale that the model was trained on.
     fn scale(&self, rows: &mut [f64]);
 
-    /// The probability of each class for each row, classes varying fastest.
-    fn probabilities(&self, particles: &[f64], rows: &[f64]) -> Result<Vec<f64>, Error>;
+    /// What particles say about rows, with intervals at a level.
+    fn predict(&self, particles: &[f64], rows: &[f64], level: f64) -> Result<Predicted, Error>;
 
-    /// The probability of the second of two classes with its 5 % and 95 % quantiles over the particles, where the model
-    /// gives that.
-    fn spread(&self, _particles: &[f64], _rows: &[f64]) -> Option<Vec<logistic::Prediction>> {
+    /// The coefficients of a regression on the scale of its columns.
+    fn coefficients(&self) -> Option<Vec<Linear>> {
         None
     }
+}
+
+/// What particles say about rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Predicted {
+    /// The mean probability of each class, row by row.
+    pub probabilities: Vec<f64>,
+    /// The interval of the probability of the likeliest class of each row, over the particles.
+    pub intervals: Vec<[f64; 2]>,
+}
+
+impl Predicted {
+    /// Adds a row: the mean probabilities, and what each particle says about the likeliest class, which is put in order.
+    pub fn push(&mut self, probabilities: &[f64], of_class: &mut [f64], level: f64) {
+        of_class.sort_unstable_by(f64::total_cmp);
+        let tail = 0.5 - 0.5 * level;
+        self.probabilities.extend_from_slice(probabilities);
+        self.intervals.push([tail, 1.0 - tail].map(|q| quantile(of_class, q).unwrap_or(f64::NAN)));
+    }
+}
+
+/// A coefficient as a sum over the coordinates of a particle.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Linear {
+    /// The class whose odds it moves, where there are more than two.
+    pub class: Option<String>,
+    /// The feature.
+    pub name: String,
+    /// Coordinates and what they are multiplied by, for features on the scale of their columns.
+    pub original: Vec<(usize, f64)>,
+    /// The same for standardised features.
+    pub standardised: Vec<(usize, f64)>,
 }
 
 /// What a model suggests where nothing was chosen.
@@ -304,7 +342,7 @@ impl FromStr for Precision {
     }
 }
 
-crate::settings!(Precision: Text);
+crate::settings!(Precision: Text of ["f32", "f64"]);
 
 /// A problem that cannot be made of what was chosen.
 #[derive(Debug, thiserror::Error)]

@@ -23,6 +23,7 @@ mod groups;
 mod logistic;
 mod logistic_truth;
 mod mean_field;
+mod multinomial;
 mod own_model;
 mod ranks;
 mod refusals;

@@ -6,9 +6,8 @@ use crate::bed;
 use std::time::Instant;
 
 use bed::{Case, Expect, Truth};
-use motes::algorithms::{AUTO, PGD, PMGD, SOUL};
+use motes::algorithms::{PGD, PMGD, SOUL};
 use motes::auto::{Assessment, LogLikelihood};
-use motes::settings::InitParticles;
 use motes::summary::Assessed;
 use motes::{Algorithm, Model, Pool, Settings, State, Summary};
 use motes_models::Hierarchical;
@@ -16,17 +15,7 @@ use rayon::prelude::*;
 
 /// A fit with nothing chosen.
 fn settings(model: &dyn Model<f64>, seed: u64) -> Settings {
-    let init_particles = InitParticles::unless_told(model.prior().is_some());
-    Settings {
-        algorithm: &AUTO,
-        particles: 32,
-        steps: 1 << 52,
-        burn_in: 0,
-        adjust_after: 0,
-        init_particles,
-        seed,
-        ..Settings::default()
-    }
+    Settings::auto(model.prior().is_some(), seed)
 }
 
 /// On the pool at hand.

@@ -336,8 +336,21 @@ fn predictions_are_those_of_the_definition() {
         }
         assert_eq!(metrics.get("test_error").unwrap(), wrong as f64 / m as f64);
         assert!((metrics.get("lppd").unwrap() - lppd).abs() < 1e-12 * lppd.abs());
-        let predicted = model.predict(&test.features, &x);
-        assert!(worst(&mean.concat(), &predicted) < 1e-12);
+        let predicted = model.predict(&test.features, &x, 0.9);
+        assert!(worst(&mean.concat(), &predicted.probabilities) < 1e-12);
+        // The same particle by particle, and the quantiles between order statistics.
+        let each: Vec<Vec<Vec<f64>>> =
+            x.chunks_exact(model.d_x()).map(|x| test.log_probabilities(hidden, x)).collect();
+        for (row, (p, interval)) in mean.iter().zip(&predicted.intervals).enumerate() {
+            let best = (0..classes).max_by(|a, b| p[*a].total_cmp(&p[*b])).unwrap();
+            let mut of_class: Vec<f64> = each.iter().map(|logs| logs[row][best].exp()).collect();
+            of_class.sort_by(f64::total_cmp);
+            for (q, found) in [0.05, 0.95].into_iter().zip(interval) {
+                let place = q * (n - 1) as f64;
+                let (low, high) = (of_class[place.floor() as usize], of_class[place.ceil() as usize]);
+                assert!((found - (low + place.fract() * (high - low))).abs() < 1e-12, "{row}: {interval:?}");
+            }
+        }
     }
 }
 
@@ -398,7 +411,7 @@ fn bad_input_is_refused_in_a_sentence() {
         error.to_string(),
         "a batch of 1 rows does not fit the 4 of the data; choose a batch of 1 to 4"
     );
-    assert!(model.predict(&[], &[0.5; 10]).is_empty());
+    assert!(model.predict(&[], &[0.5; 10], 0.9).probabilities.is_empty());
     let names = Model::<f64>::x_names(&model);
     assert_eq!([&names[4], &names[6], &names[9]], ["w[1,1]", "v[0,0]", "v[1,1]"]);
 }

@@ -10,7 +10,7 @@ use common::decoder_rows;
 use common::table::{Measured, Row, Verdict, replicates, table};
 use common::theory::{self, Matrix};
 use common::z_scores::{average, rms, standard_error, z_score};
-use motes::algorithms::{AUTO, EM, PGD, PMGD, PQN, SOUL};
+use motes::algorithms::{EM, PGD, PMGD, PQN, SOUL};
 use motes::noise::{Noise, Purpose};
 use motes::settings::{Growth, InitParticles, InitTheta, StepDecay, WarmStart};
 use motes::summary::posterior_moments;
@@ -145,16 +145,7 @@ fn judge_auto<F: Real>(d: usize, grouped: bool, number: u64) -> Verdict {
     let (mut means, mut variances) = (vec![Vec::new(); d], vec![Vec::new(); d]);
     let mut wrong = Vec::new();
     for seed in 0..AUTO_REPLICATES {
-        let settings = Settings {
-            algorithm: &AUTO,
-            particles: 32,
-            steps: 1 << 52,
-            burn_in: 0,
-            tolerance: 0.02,
-            init_particles: InitParticles::Prior,
-            seed: 1000 * number + seed,
-            ..Settings::default()
-        };
+        let settings = Settings { tolerance: 0.02, ..Settings::auto(true, 1000 * number + seed) };
         let state = common::fit(&model, &settings).expect("a run");
         let found = state.auto.as_ref().expect("a fit by auto").found();
         let (estimate, error) = (found.estimate[0], found.mc_error[0]);

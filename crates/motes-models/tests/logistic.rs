@@ -24,6 +24,7 @@ fn data(features: Vec<f64>, labels: Vec<u8>) -> Classification {
         labels,
         target: "y".into(),
         classes: vec!["no".into(), "yes".into()],
+        weights: None,
         rows_dropped: 0,
     }
 }
@@ -299,6 +300,16 @@ fn streamed_metrics_are_the_direct_ones() {
         }
         close(metrics.get("test_error").unwrap(), wrong, 1e-12);
         close(metrics.get("lppd").unwrap(), lppd, tolerance);
+        let all = predictive.predictions(&state).unwrap();
+        assert_eq!(all.labels, test.labels);
+        for ((f, p), l) in test.features.chunks(3).zip(all.probabilities.chunks(2)).zip(&test.labels) {
+            let of = |x: &[F]| {
+                let u = f.iter().zip(x).map(|(f, x)| f * x.f64()).sum::<f64>() + x[3].f64();
+                1.0 / (1.0 + if *l == 1 { (-u).exp() } else { u.exp() })
+            };
+            close(p[usize::from(*l)], x.chunks(4).map(of).sum::<f64>() / 50.0, 1e-12);
+            close(p[0] + p[1], 1.0, 1e-15);
+        }
         let pool = Pool::new(Some(3)).unwrap();
         let mut again = vec![0.0; state.len()];
         pool.install(|| x.chunks(4 * 10).for_each(|cloud| predictive.accumulate(cloud, &mut again)));
@@ -311,17 +322,43 @@ fn streamed_metrics_are_the_direct_ones() {
     assert!(model::<f64>(&generated(9, 2, 1), false).predictive().is_none());
 }
 
+/// A row of weight 2 is the row twice, in sums over all rows and over batches.
+#[test]
+fn weights_count_rows() {
+    let plain = generated(30, 3, 4);
+    let counts: Vec<f64> = (0..30).map(|i| [1.0, 2.0, 0.0, 3.0][i % 4]).collect();
+    let weighted = Classification { weights: Some(counts.clone()), ..plain.clone() };
+    let again: Vec<usize> = (0..30).flat_map(|i| std::iter::repeat_n(i, counts[i] as usize)).collect();
+    let x = normals(8, 3);
+    let [a, b] = [weighted.clone(), plain.select(&again)]
+        .map(|data| evaluate(&model::<f64>(&data, true), 0.3, &x, None, false));
+    close(a.density[0], b.density[0], 1e-12);
+    a.grad_x.iter().zip(&b.grad_x).for_each(|(a, b)| close(*a, *b, 1e-12));
+    // The rows 1, 5 and 8 of 30, the first two of which count twice.
+    let batch = evaluate(&model::<f64>(&weighted, true), 0.3, &x, Some(&[1, 5, 8]), false);
+    let direct: f64 = direct(&plain, 0.3, &x[..4], true, &[1, 5, 8, 1, 5]);
+    let prior = -x[..4].iter().zip([0.3, 0.3, 0.3, 0.0]).map(|(x, m)| (x - m).powi(2)).sum::<f64>() / 6.0;
+    // Thirty rows stand for three here and for five there.
+    close(batch.density[0], (direct - prior) / 6.0 * 10.0 + prior, 1e-12);
+}
+
 #[test]
 fn predictions() {
     let particles: Vec<f64> = (0..=100).flat_map(|i| [f64::from(i) / 50.0 - 1.0, 0.5]).collect();
-    let out = predict(&particles, &[2.0, 0.0], 1, true);
+    let out = predict(&particles, &[2.0, 0.0, -2.0], 1, true, 0.9);
     let sigmoid = |u: f64| 1.0 / (1.0 + (-u).exp());
-    close(out[0].low, sigmoid(2.0 * -0.9 + 0.5), 1e-12);
-    close(out[0].high, sigmoid(2.0 * 0.9 + 0.5), 1e-12);
-    let mean = particles.chunks(2).map(|x| sigmoid(2.0 * x[0] + x[1])).sum::<f64>() / 101.0;
-    close(out[0].mean, mean, 1e-12);
-    close(out[1].mean, sigmoid(0.5), 1e-12);
-    assert_eq!(predict(&[1.0], &[0.0], 1, false)[0].low, 0.5);
+    let mean = |f: f64| particles.chunks(2).map(|x| sigmoid(f * x[0] + x[1])).sum::<f64>() / 101.0;
+    for (row, f) in [2.0, 0.0, -2.0].into_iter().enumerate() {
+        close(out.probabilities[2 * row + 1], mean(f), 1e-12);
+        close(out.probabilities[2 * row], 1.0 - mean(f), 1e-12);
+        close(out.intervals[row][0], sigmoid(-f.abs() * 0.9 + 0.5), 1e-12);
+        close(out.intervals[row][1], sigmoid(f.abs() * 0.9 + 0.5), 1e-12);
+    }
+    // Where the first class is likelier, the interval is that of its probability.
+    let low = predict(&particles.iter().map(|x| -x).collect::<Vec<_>>(), &[2.0], 1, true, 0.9);
+    close(low.intervals[0][0], out.intervals[0][0], 1e-12);
+    close(low.intervals[0][1], out.intervals[0][1], 1e-12);
+    assert_eq!(predict(&[1.0], &[0.0], 1, false, 0.95).intervals, [[0.5, 0.5]]);
 }
 
 /// The eigenvalues of a symmetric matrix, by Jacobi's rotations.

@@ -4,7 +4,7 @@ use crate::common;
 
 use common::catalogue::{Entry, catalogue, of_groups};
 use common::models::Reduced;
-use motes::algorithms::{AUTO, EM};
+use motes::algorithms::EM;
 use motes::checkpoint::{Header, decode, encode};
 use motes::{Flow, Model, Real, Settings, State, StepInfo};
 use motes_models::Hierarchical;
@@ -155,15 +155,7 @@ fn auto_is_the_same<F: Real>() {
         (Hierarchical::<F>::new(&y), 33),
         (Hierarchical::<F>::new(&y[..3]), 8),
     ] {
-        let settings = Settings {
-            algorithm: &AUTO,
-            particles: n,
-            steps: 1 << 52,
-            burn_in: 0,
-            init_particles: motes::settings::InitParticles::Prior,
-            seed: 5,
-            ..Settings::default()
-        };
+        let settings = Settings { particles: n, ..Settings::auto(true, 5) };
         let fit = |threads| {
             common::on(threads, || {
                 let mut state = motes::start(&model, &settings).expect("a start");

@@ -75,13 +75,26 @@ impl Problem {
         classes: Vec<String>,
         names: Vec<String>,
         target: String,
+        weights: Option<PyReadonlyArray1<'_, f64>>,
     ) -> PyResult<Self> {
+        let taken = |name: &str| name == target || names.iter().any(|other| other == name);
+        let mut column = String::from("weights");
+        while taken(&column) {
+            column.push('_');
+        }
         let rows = LabelledRows::of_frame(
             frame(&features, levels, names),
             labels.as_array().to_vec(),
             target,
             classes,
         );
+        let rows = match weights {
+            Some(weights) => {
+                let given = weights.as_array().to_vec();
+                rows.weighted(&column, given).map_err(|e| failure(registry::Error::from(e).into()))?
+            }
+            None => rows,
+        };
         let problem = Problem::loaded(py, model, options_from(model, options)?, Given::Rows(rows))?;
         // A model that cannot be built is refused now, not when it is fitted.
         py.detach(|| problem.kind.posed(&Trouble::default()).double(&any()))

@@ -13,7 +13,7 @@ use motes_app::config::Config;
 use motes_app::job::{self, Job, Precise, fewer_steps};
 use motes_app::replicates::{self, Part, Trace};
 use motes_models::data::Unknown;
-use motes_models::registry::{self, Given, Precision};
+use motes_models::registry::{self, Given, Precision, Predicted};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -22,6 +22,9 @@ use crate::callables::{PyReal, Trouble};
 use crate::errors::{exception, failure, in_python, value_error};
 use crate::problem::{Kind, Problem, frame, loaded, settings_from};
 use crate::watch::{Signals, Watch, attended, unless_interrupted};
+
+/// Numbers for Python.
+type Numbers<'py> = Bound<'py, PyArray1<f64>>;
 
 /// A run with its model; its trace is that of trace.csv where it has a directory.
 struct Done<F> {
@@ -144,7 +147,7 @@ pub fn pool(
     let mut config = Config::of_run(&dir).map_err(failure)?;
     config.run = several.config.run;
     let written = py.detach(|| -> Result<_, Error> {
-        motes::record::RunDirectory::write_config(&dir, &config.to_toml())?;
+        motes::record::RunDirectory::write_config(&dir, &config.to_toml_in(&dir))?;
         let done = parts_are_complete(&dir, count);
         match done {
             true => replicates::finish(&dir, &config, report).map(|(summary, note)| (Some(summary), note)),
@@ -386,7 +389,8 @@ impl Run {
         py.detach(|| replicates::create(&mut several, &dir)).map_err(failure)
     }
 
-    /// The probability of each class for each row, from particles as posterior.npz has them; classes vary fastest.
+    /// The probability of each class for each row, from particles as posterior.npz has them, classes varying fastest; and the
+    /// interval of that of the likeliest class, low ends and high ends in turn.
     fn predict<'py>(
         &self,
         py: Python<'py>,
@@ -394,7 +398,8 @@ impl Run {
         levels: Vec<Option<Vec<String>>>,
         particles: PyReadonlyArray2<'py, f64>,
         unknown: bool,
-    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        level: f64,
+    ) -> PyResult<(Numbers<'py>, Numbers<'py>)> {
         let Some(predictor) = self.kind.predictor() else {
             return Err(value_error(format!(
                 "the model {} predicts no classes; use a LogisticRegression or a BayesianNeuralNetwork",
@@ -427,11 +432,12 @@ impl Run {
             }
         };
         let particles: Vec<f64> = particles.as_array().iter().copied().collect();
-        let probabilities = py.detach(|| -> Result<Vec<f64>, Error> {
+        let predicted = py.detach(|| -> Result<Predicted, Error> {
             predictor.scale(&mut rows);
-            Ok(Pool::new(None)?.install(|| predictor.probabilities(&particles, &rows))?)
+            Ok(Pool::new(None)?.install(|| predictor.predict(&particles, &rows, level))?)
         });
-        Ok(probabilities.map_err(failure)?.into_pyarray(py))
+        let Predicted { probabilities, intervals } = predicted.map_err(failure)?;
+        Ok((probabilities.into_pyarray(py), intervals.into_flattened().into_pyarray(py)))
     }
 }
 

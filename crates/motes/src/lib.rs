@@ -40,6 +40,7 @@ mod state;
 pub mod step;
 mod stop;
 pub mod summary;
+pub mod tested;
 mod ticker;
 pub mod vmath;
 

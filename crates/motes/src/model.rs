@@ -1,5 +1,6 @@
 //! What a model is asked (one question, [`Model::evaluate`]), and what else it may give.
 
+use crate::tested::Predictions;
 use crate::{Error, LISTED, ModelError, Real, Stop};
 
 /// Where a model is evaluated: one theta and a block of rows. A row is a particle of a group.
@@ -194,6 +195,11 @@ pub trait Model<F: Real>: Send + Sync {
         None
     }
 
+    /// Why the likelihood may have no maximum inside, if the model knows that of its data: a clause that ends with a remedy.
+    fn boundary(&self) -> Option<String> {
+        None
+    }
+
     /// Writes the theta that a run starts from unless it is told another, and the buffers; they come filled with zeros.
     fn start(&self, _seed: u64, _theta: &mut [f64], _buffers: &mut [f64]) {}
 
@@ -290,6 +296,10 @@ pub trait Predictive<F: Real>: Sync {
     fn merge(&self, from: &[f64], into: &mut [f64]);
     /// Writes the metrics of all particles taken into account so far, one for each name.
     fn metrics(&self, state: &[f64], out: &mut [f64]);
+    /// What all particles taken into account so far predict for each test row, where classes are predicted.
+    fn predictions(&self, _state: &[f64]) -> Option<Predictions> {
+        None
+    }
 }
 
 /// A distribution of the latent variables that is a map of standard normals.

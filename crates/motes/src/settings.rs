@@ -107,6 +107,20 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// A fit by auto with nothing chosen, of a model that has a prior to draw from or not.
+    pub fn auto(has_prior: bool, seed: u64) -> Settings {
+        Settings {
+            algorithm: &crate::algorithms::AUTO,
+            particles: 32,
+            steps: 1 << 52,
+            burn_in: 0,
+            adjust_after: 0,
+            init_particles: InitParticles::unless_told(has_prior),
+            seed,
+            ..Settings::default()
+        }
+    }
+
     /// h_k, the step size of the step from k to k + 1.
     pub fn step_size_at(&self, k: u64) -> f64 {
         self.decayed(self.step_size, k)

@@ -18,6 +18,7 @@ use crate::noise::{Noise, Purpose};
 use crate::sentence::foreign;
 use crate::settings::MOST_PARAMETERS;
 use crate::settings::Settings;
+use crate::tested::{Predictions, Tested};
 use crate::{Diagnostics, Error, LISTED, Model, Real, State};
 
 /// The version of the schema.
@@ -62,6 +63,9 @@ pub struct Summary {
     pub posterior: Option<PosteriorSummary>,
     /// Predictive performance on the test set.
     pub metrics: Option<Metrics>,
+    /// Where classes are predicted: how test rows were told apart.
+    #[serde(default)]
+    pub test: Option<Tested>,
     /// Means of what the model wants in the trace, over the last pass over all groups.
     #[serde(default)]
     pub scalars: Option<Metrics>,
@@ -69,6 +73,12 @@ pub struct Summary {
     pub predict_with: Option<PredictWith>,
     /// What the model wants to be remembered of its data, for later predictions.
     pub data: Option<Value>,
+    /// The model in formulas, a line each.
+    #[serde(default)]
+    pub formula: Vec<String>,
+    /// Of a regression: its coefficients, on the scale of the columns and standardised.
+    #[serde(default)]
+    pub coefficients: Option<Vec<Coefficient>>,
     /// What is known about the quality of the run.
     pub diagnostics: Diagnostics,
     /// Of several runs together: how they compare.
@@ -201,6 +211,39 @@ pub struct PosteriorSummary {
     pub quantiles: Option<Vec<[Option<f64>; 3]>>,
 }
 
+/// A coefficient of a regression, given the estimate of theta.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Coefficient {
+    /// The class whose odds it moves, where there are more than two.
+    #[serde(default)]
+    pub class: Option<String>,
+    /// The feature, with its level where it is one of a category.
+    pub name: String,
+    /// On the scale of the columns.
+    #[serde(flatten)]
+    pub original: Effect,
+    /// For features of mean 0 and standard deviation 1; the same where they were taken as they are.
+    pub standardised: Effect,
+    /// The posterior probability that it has the sign of its mean.
+    pub sign_probability: Option<f64>,
+}
+
+/// A posterior mean and how sure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Effect {
+    /// The mean.
+    #[serde(deserialize_with = "number")]
+    pub mean: f64,
+    /// The standard deviation.
+    #[serde(deserialize_with = "number")]
+    pub sd: f64,
+    /// The standard deviation with theta's uncertainty, where it is known.
+    #[serde(default)]
+    pub total_sd: Option<f64>,
+    /// The quantiles that leave out as much on both sides, at [`Summary::level`].
+    pub interval: Option<[f64; 2]>,
+}
+
 /// Predictive performance: numbers by the names that the model gives them, in its order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics(pub Vec<(String, f64)>);
@@ -318,6 +361,7 @@ impl Summary {
         let se = known.map_or(Vec::new(), |a| finite(&a.se[..listed.min(a.se.len())]));
         let interval = intervals(mean.as_deref().unwrap_or(&state.theta), &se, assessed.level);
         let groups = (model.groups() > 1 && moments.is_some()).then(|| model.group_names());
+        let (metrics, predictions) = tested(model, settings, state);
         Summary {
             schema: SCHEMA,
             model: model.name().into(),
@@ -366,10 +410,13 @@ impl Summary {
                 mean,
                 var,
             }),
-            metrics: metrics(model, settings, state),
+            metrics,
+            test: predictions.as_ref().and_then(|p| p.tested()),
             scalars: None,
             predict_with: PredictWith::of(model, state),
             data: None,
+            formula: Vec::new(),
+            coefficients: None,
             diagnostics: Diagnostics::of(model, settings, state, known),
             replicates: None,
             time: TimeSummary {
@@ -422,6 +469,9 @@ impl Summary {
     /// Says what is wrong with the lengths of its lists; what may be missing may also be empty.
     fn check(&self) -> Result<(), String> {
         let (theta, d) = (&self.theta, &self.diagnostics);
+        if !(self.level > 0.0 && self.level < 1.0) {
+            return Err(format!("level is {:e}, which is no share", self.level));
+        }
         let listed = theta.names.len();
         let mut lists = vec![
             ("theta.names", listed, listed.min(self.d_theta).min(LISTED), false),
@@ -633,9 +683,8 @@ pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Opt
     })
 }
 
-/// Quantiles of each latent coordinate, of the particles that posterior.npz has.
-fn quantiles<F: Real>(settings: &Settings, state: &State<F>) -> Option<Vec<[Option<f64>; 3]>> {
-    let width = state.cloud.width();
+/// The particles that posterior.npz has, one after the other: those kept, draws from the variational Gaussian, or the last cloud.
+pub fn particles<F: Real>(settings: &Settings, state: &State<F>) -> Vec<f64> {
     let mut particles: Vec<f64> = Vec::new();
     if !state.remembered(VARIATIONAL).is_empty() {
         variational_draws(settings, state, kept_draws(state), |x| {
@@ -646,6 +695,13 @@ fn quantiles<F: Real>(settings: &Settings, state: &State<F>) -> Option<Vec<[Opti
     } else {
         particles.extend(state.cloud.by_particle().map(|v| v.f64()));
     }
+    particles
+}
+
+/// Quantiles of each latent coordinate, of these particles.
+fn quantiles<F: Real>(settings: &Settings, state: &State<F>) -> Option<Vec<[Option<f64>; 3]>> {
+    let width = state.cloud.width();
+    let particles = particles(settings, state);
     let mut column = Vec::with_capacity(particles.len() / width.max(1));
     let of = |i: usize| {
         column.clear();
@@ -657,30 +713,45 @@ fn quantiles<F: Real>(settings: &Settings, state: &State<F>) -> Option<Vec<[Opti
 }
 
 /// A quantile of sorted values, interpolated between order statistics as NumPy does by default; none if some are not finite.
-fn quantile(sorted: &[f64], level: f64) -> Option<f64> {
+pub fn quantile(sorted: &[f64], level: f64) -> Option<f64> {
     let [first, .., last] = sorted else { return sorted.first().copied().filter(|v| v.is_finite()) };
     let place = level * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     (first.is_finite() && last.is_finite()).then_some(below + place.fract() * (above - below))
 }
 
-/// Predictive metrics on the test set: of all averaged clouds, of the final one, or of draws from the variational Gaussian.
-fn metrics<F: Real>(model: &dyn Model<F>, settings: &Settings, state: &State<F>) -> Option<Metrics> {
-    let predictive = model.predictive()?;
-    if !state.remembered(VARIATIONAL).is_empty() {
-        let mut memory = vec![0.0; predictive.state_len()];
+/// Predictive metrics on the test set, and the predictions where classes are told apart: of all averaged clouds, of the final one,
+/// or of draws from the variational Gaussian.
+fn tested<F: Real>(
+    model: &dyn Model<F>,
+    settings: &Settings,
+    state: &State<F>,
+) -> (Option<Metrics>, Option<Predictions>) {
+    let Some(predictive) = model.predictive() else { return (None, None) };
+    let mut memory;
+    let memory: &[f64] = if !state.remembered(VARIATIONAL).is_empty() {
+        memory = vec![0.0; predictive.state_len()];
         // Where one cloud is enough to predict with, so are the draws that are kept.
         let draws = if model.predicts_from_final_cloud() { kept_draws(state) } else { VARIATIONAL_DRAWS };
         variational_draws(settings, state, draws, |x| predictive.accumulate(x, &mut memory));
-        return Some(Metrics::of(predictive, &memory));
-    }
-    if model.predicts_from_final_cloud() {
-        let mut memory = vec![0.0; state.predictive.len()];
+        &memory
+    } else if model.predicts_from_final_cloud() {
+        memory = vec![0.0; state.predictive.len()];
         accumulate(predictive, state.averages.leaves(), &state.cloud, &mut memory);
-        return Some(Metrics::of(predictive, merged(predictive, &mut memory)));
+        merged(predictive, &mut memory)
+    } else if state.averages.counts.iter().any(|count| *count > 0.0) {
+        memory = state.predictive.clone();
+        merged(predictive, &mut memory)
+    } else {
+        return (None, None);
+    };
+    let mut metrics = Metrics::of(predictive, memory);
+    let predictions = predictive.predictions(memory);
+    if let Some(p) = &predictions {
+        metrics.0.push(("brier".into(), p.brier()));
+        metrics.0.extend(p.auc().map(|auc| ("auc".into(), auc)));
     }
-    let any = state.averages.counts.iter().any(|count| *count > 0.0);
-    any.then(|| Metrics::of(predictive, merged(predictive, &mut state.predictive.clone())))
+    (Some(metrics), predictions)
 }
 
 /// The paper draws this many times from the variational Gaussian to predict.

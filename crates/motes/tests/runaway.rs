@@ -4,8 +4,7 @@
 #[path = "../../motes-models/tests/bed/rows.rs"]
 mod rows;
 
-use motes::algorithms::{AUTO, PGD};
-use motes::settings::InitParticles;
+use motes::algorithms::PGD;
 use motes::{Diagnostics, Model, Pool, Settings, State, Stop};
 use rows::{Ask, Of, Rows};
 
@@ -20,15 +19,7 @@ fn fit(model: &dyn Model<f64>, settings: &Settings) -> State<f64> {
 
 /// Auto with nothing chosen.
 fn auto() -> Settings {
-    Settings {
-        algorithm: &AUTO,
-        particles: 32,
-        steps: 1 << 52,
-        burn_in: 0,
-        adjust_after: 0,
-        init_particles: InitParticles::Normal,
-        ..Settings::default()
-    }
+    Settings::auto(false, Settings::default().seed)
 }
 
 /// y is either near a spike, N(m, s^2), or N(c + x, 1) with x ~ N(0, 1): the spike can close in on a datum, where the likelihood

@@ -17,6 +17,7 @@ pub use r_hat::Trace;
 
 use crate::carry::{name_files, write_files};
 use crate::choices::{Choices, StartTheta};
+use crate::coefficients;
 use crate::config::Config;
 use crate::job::{Job, Precise};
 use crate::{Error, report};
@@ -104,7 +105,7 @@ pub fn create(several: &mut Job, dir: &Path) -> Result<(), Error> {
     make_directory(dir)?;
     let files = name_files(several, dir)?;
     write_files(dir, files)?;
-    Ok(RunDirectory::write_config(dir, &several.config.to_toml())?)
+    Ok(RunDirectory::write_config(dir, &several.config.to_toml_in(dir))?)
 }
 
 /// How far a replicate is.
@@ -149,10 +150,12 @@ pub fn standing(dir: &Path, number: u64, several: &Config) -> Result<Standing, E
 /// report could not be written.
 pub fn finish(dir: &Path, several: &Config, with_report: bool) -> Result<(Summary, Option<String>), Error> {
     let summary = read(dir, several)?;
+    if let Some(all) = &summary.coefficients {
+        coefficients::write(dir, all)?;
+    }
     summary.write(dir)?;
     let dirs: Vec<PathBuf> = (1..=count(several).unwrap_or(1)).map(|number| place(dir, number)).collect();
-    let warning =
-        with_report.then(|| report::after_comparison(&dirs, &[], &dir.join("report.html"))).flatten();
+    let warning = with_report.then(|| report::after_replicates(dir, &dirs)).flatten();
     Ok((summary, warning))
 }
 

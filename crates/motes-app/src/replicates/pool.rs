@@ -1,7 +1,9 @@
 //! What replicates come to together: those that agree are pooled, and it is said which do not.
 
 use motes::printable::Number;
-use motes::summary::{LikelihoodSummary, PosteriorSummary, ReplicateSummary, ReplicatesSummary, intervals};
+use motes::summary::{
+    Coefficient, Effect, LikelihoodSummary, PosteriorSummary, ReplicateSummary, ReplicatesSummary, intervals,
+};
 use motes::{Diagnostics, Summary};
 
 use super::ends_itself;
@@ -309,6 +311,9 @@ fn pool(parts: &[&Part<'_>]) -> Summary {
     theta.mean = all.iter().all(|s| s.theta.mean.is_some()).then_some(estimate);
     summary.log_likelihood = likelihood(&all);
     summary.posterior = posterior(&all);
+    summary.coefficients = coefficients(&all);
+    // Curves have no mean; each replicate has its own.
+    summary.test = None;
     if let Some(metrics) = &mut summary.metrics {
         for (name, value) in &mut metrics.0 {
             let measured = all.iter().filter_map(|s| s.metrics.as_ref()?.get(name));
@@ -345,6 +350,32 @@ fn likelihood(all: &[&Summary]) -> Option<LikelihoodSummary> {
     pooled.mc_error = errors.map(|errors| error_of_mean(&errors));
     pooled.set_value(Some(value), all[0].d_theta);
     Some(pooled)
+}
+
+/// Those of all replicates, as for the posterior.
+fn coefficients(all: &[&Summary]) -> Option<Vec<Coefficient>> {
+    let parts: Vec<&Vec<Coefficient>> =
+        all.iter().map(|s| s.coefficients.as_ref()).collect::<Option<Vec<_>>>()?;
+    let known = |values: Option<Vec<f64>>, of: fn(&[f64]) -> f64| values.map(|values| of(&values));
+    let effect = |of: &dyn Fn(&Coefficient) -> Effect, i: usize| {
+        let effects: Vec<Effect> = parts.iter().map(|part| of(&part[i])).collect();
+        let centre = mean(&effects.iter().map(|e| e.mean).collect::<Vec<_>>());
+        let squares: Vec<f64> = effects.iter().map(|e| e.sd * e.sd + (e.mean - centre).powi(2)).collect();
+        let end = |end: usize| known(effects.iter().map(|e| Some(e.interval?[end])).collect(), mean);
+        Effect {
+            mean: centre,
+            sd: mean(&squares).sqrt(),
+            total_sd: known(effects.iter().map(|e| e.total_sd).collect(), root_mean_square),
+            interval: end(0).zip(end(1)).map(|(low, high)| [low, high]),
+        }
+    };
+    let of = |i: usize| Coefficient {
+        original: effect(&|c| c.original, i),
+        standardised: effect(&|c| c.standardised, i),
+        sign_probability: known(parts.iter().map(|part| part[i].sign_probability).collect(), mean),
+        ..parts[0][i].clone()
+    };
+    parts.iter().all(|part| part.len() == parts[0].len()).then(|| (0..parts[0].len()).map(of).collect())
 }
 
 /// Moments over all replicates; quantiles are means of theirs.

@@ -1,5 +1,7 @@
 //! The data that a report's charts are drawn from, as one JSON value that is safe inside a script element.
 
+use motes::printable::printable;
+use motes::summary::Coefficient;
 use serde_json::{Value, json};
 
 use super::read::{Coordinate, Run};
@@ -51,6 +53,8 @@ fn run(run: &Run, label: &str) -> Value {
         "theta": theta,
         "scalars": scalars,
         "posterior": run.posterior.as_ref().map(|p| p.rows.iter().map(coordinate).collect::<Vec<_>>()),
+        "coefficients": summary.and_then(|s| s.coefficients.as_deref()).map(forest),
+        "test": summary.and_then(|s| s.test.as_ref()),
         "metrics": summary.and_then(|s| s.metrics.as_ref()),
         "diagnostics": summary.map(|s| json!({
             "acceptance": s.diagnostics.acceptance,
@@ -71,6 +75,21 @@ fn run(run: &Run, label: &str) -> Value {
             "steps": s.steps,
         })),
     })
+}
+
+/// Coefficients that a picture has room for.
+const FOREST: usize = 40;
+
+/// The coefficients of standardised features, the strongest first; intercepts are left out, which are on another scale.
+fn forest(all: &[Coefficient]) -> Value {
+    let mut shown: Vec<&Coefficient> =
+        all.iter().filter(|c| c.name != "intercept" && c.standardised.interval.is_some()).collect();
+    shown.sort_by(|a, b| b.standardised.mean.abs().total_cmp(&a.standardised.mean.abs()));
+    let row = |c: &&Coefficient| {
+        let name = c.class.as_ref().map_or(c.name.clone(), |class| format!("{class}: {}", c.name));
+        json!({ "name": printable(&name), "mean": c.standardised.mean, "interval": c.standardised.interval })
+    };
+    json!({ "rows": shown.iter().take(FOREST).map(row).collect::<Vec<_>>(), "of": shown.len() })
 }
 
 /// Points as increments of k and values on a grid finer than any screen.

@@ -1,28 +1,37 @@
 //! Several runs on one page: a table, and charts in which they lie over each other.
 
 use motes::Summary;
+use motes::summary::PosteriorSummary;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::page::{NONE, algorithm, escape, exact, model, note, section};
+use super::page::{NONE, algorithm, escape, exact, model, note, pooled, section};
 use super::ratio;
 use super::read::{Component, Run};
 use super::words::{self, decimals_for, fixed, grouped, minus, significant};
 use crate::metrics;
 
-/// The page of several runs.
-pub fn several(runs: &[Run]) -> String {
+/// The page of several runs, which may be replicates.
+pub fn several(runs: &[Run], together: Option<&Run>) -> String {
     let mut out = String::new();
     let models: BTreeSet<&str> = runs.iter().map(model).collect();
     let models: Vec<&str> = models.into_iter().collect();
     let _ = writeln!(
         out,
-        "<header><p class=\"kind\">Motes report</p><h1>{} runs <span class=\"by\">of</span> {}</h1></header>",
+        "<header><p class=\"kind\">Motes report</p><h1>{} {} <span class=\"by\">of</span> {}</h1></header>",
         runs.len(),
+        if together.is_some() { "replicates" } else { "runs" },
         escape(&models.join(", "))
     );
+    if let Some(run) = together {
+        pooled(&mut out, run);
+    }
+    if let Some(sentence) = other_data(runs) {
+        let _ = writeln!(out, "<section class=\"verdict care\"><p>{}</p></section>", escape(&sentence));
+    }
     table(&mut out, runs);
     likelihoods(&mut out, runs);
+    posteriors(&mut out, runs);
     section(&mut out, "Theta");
     out.push_str("<div class=\"chart\" data-chart=\"overlay\" data-name=\"\" data-label=\"theta\"></div>\n");
     if let Some(run) = runs.iter().filter(|r| r.theta.len() < r.d_theta).max_by_key(|r| r.d_theta) {
@@ -51,6 +60,116 @@ pub fn several(runs: &[Run]) -> String {
         );
     }
     out
+}
+
+/// What is said of runs that are not of the same data.
+pub fn other_data(runs: &[Run]) -> Option<String> {
+    let of = |run: &Run| {
+        let named = ["data-sha256", "data", "dim", "true-theta", "data-seed"];
+        named.map(|name| run.setting(name).unwrap_or_default().to_string())
+    };
+    let digest = |run: &Run| run.setting("data-sha256").map(String::from);
+    let same = |a: &Run, b: &Run| match (digest(a), digest(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => of(a) == of(b),
+    };
+    let other = runs.iter().skip(1).find(|run| !same(run, &runs[0]))?;
+    Some(format!(
+        "These runs are of different data ({} and {}, for example): their estimates can be read side by side, but neither likelihoods nor test errors compare.",
+        ratio::called(&runs[0]),
+        ratio::called(other)
+    ))
+}
+
+/// Coordinates of which a table shows the posteriors.
+const SIDE_BY_SIDE: usize = 40;
+
+/// Coordinates that several runs have, with what each says about them: those on which they are most apart.
+pub fn side_by_side(runs: &[Run], most: usize) -> Option<SideBySide> {
+    let of: Vec<_> = runs.iter().map(|run| run.summary.as_ref().and_then(|s| s.posterior.as_ref())).collect();
+    let first = of.iter().flatten().next()?;
+    let place = |p: &PosteriorSummary, name: &str, i: usize| match p.names.get(i) {
+        Some(same) if same == name => Some(i),
+        _ => p.names.iter().position(|n| n == name),
+    };
+    let cells = |(i, name): (usize, &String)| -> Cells {
+        let cell = |p: &Option<&PosteriorSummary>| {
+            let p = (*p)?;
+            place(p, name, i).map(|i| (p.mean[i], p.var[i].sqrt()))
+        };
+        of.iter().map(cell).collect()
+    };
+    let mut rows: Vec<(String, Cells)> = first
+        .names
+        .iter()
+        .enumerate()
+        .map(|named| (named.1.clone(), cells(named)))
+        .filter(|(_, cells)| cells.iter().flatten().count() > 1)
+        .collect();
+    let all = rows.len();
+    // How far the means are apart, in the largest standard deviation.
+    let apart = |cells: &[Option<(f64, f64)>]| {
+        let known = || cells.iter().flatten();
+        let (low, high) =
+            known().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (m, _)| (a.min(*m), b.max(*m)));
+        (high - low) / known().fold(f64::MIN_POSITIVE, |sd, (_, s)| sd.max(*s))
+    };
+    if all > most {
+        rows.sort_by(|a, b| apart(&b.1).total_cmp(&apart(&a.1)));
+        rows.truncate(most);
+    }
+    (!rows.is_empty()).then_some(SideBySide { rows, all })
+}
+
+/// The mean and the standard deviation that each run has.
+pub type Cells = Vec<Option<(f64, f64)>>;
+
+/// Posterior means and standard deviations, by coordinate and run.
+pub struct SideBySide {
+    /// Coordinates with what each run has.
+    pub rows: Vec<(String, Cells)>,
+    /// How many coordinates there are.
+    pub all: usize,
+}
+
+/// The posteriors of the runs side by side.
+fn posteriors(out: &mut String, runs: &[Run]) {
+    let Some(SideBySide { rows, all }) = side_by_side(runs, SIDE_BY_SIDE) else { return };
+    section(out, "Posteriors side by side");
+    out.push_str("<div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Posteriors\"><table class=\"posteriors\"><thead><tr><th scope=\"col\">coordinate</th>");
+    for (i, run) in runs.iter().enumerate() {
+        let _ = write!(
+            out,
+            "<th scope=\"col\" title=\"{}\">run {}</th>",
+            escape(&run.dir.to_string_lossy()),
+            i + 1
+        );
+    }
+    out.push_str("</tr></thead><tbody>\n");
+    for (name, cells) in &rows {
+        let least =
+            cells.iter().flatten().map(|(_, sd)| *sd).filter(|sd| *sd > 0.0).fold(f64::INFINITY, f64::min);
+        let decimals = if least.is_finite() { decimals_for(least) } else { 4 };
+        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(name));
+        for cell in cells {
+            let text = cell.map_or(NONE.into(), |(mean, sd)| {
+                format!("<span class=\"line\">{} ({})</span>", fixed(mean, decimals), fixed(sd, decimals))
+            });
+            let _ = write!(out, "<td>{text}</td>");
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div>\n");
+    let which = match all > rows.len() {
+        true => format!(
+            " The {} of {} coordinates on which the runs are most apart.",
+            rows.len(),
+            grouped(all as u64)
+        ),
+        false => String::new(),
+    };
+    note(out, format_args!("Means, with standard deviations in brackets.{which}"));
+    out.push_str("</section>\n");
 }
 
 /// The component that a table with room for one shows: the first that all runs have.
@@ -236,12 +355,14 @@ fn likelihoods(out: &mut String, runs: &[Run]) {
     out.push_str("</section>\n");
 }
 
-/// The names of all metrics and scalars that any run has, in the order of the first that has them.
+/// The names of the metrics and scalars that runs are compared by, in the order of the first that has them.
 pub fn measures_of(runs: &[Run]) -> Vec<String> {
     let summaries = runs.iter().filter_map(|r| r.summary.as_ref());
     let all = summaries.flat_map(|s| s.metrics.iter().chain(&s.scalars)).flat_map(|m| &m.0);
     let mut seen = BTreeSet::new();
-    all.map(|(name, _)| name.clone()).filter(|name| seen.insert(name.clone())).collect()
+    all.map(|(name, _)| name.clone())
+        .filter(|name| !metrics::BESIDE.contains(&name.as_str()) && seen.insert(name.clone()))
+        .collect()
 }
 
 /// What a run has under such a name.

@@ -35,11 +35,14 @@ pub fn write_page(dirs: &[PathBuf], output: Option<PathBuf>) -> Result<PathBuf, 
         (None, [dir]) => dir.join("report.html"),
         (None, _) => PathBuf::from("report.html"),
     };
-    let replicates = match dirs {
-        [dir] => begun_replicates(dir)?,
-        _ => None,
+    let page = match dirs {
+        [dir] => match begun_replicates(dir)? {
+            Some(replicates) => html(&replicates, &[], Some(dir))?,
+            None => html(dirs, &[], None)?,
+        },
+        _ => html(dirs, &[], None)?,
     };
-    write(&output, &html(replicates.as_deref().unwrap_or(dirs), &[])?)?;
+    write(&output, &page)?;
     Ok(output)
 }
 
@@ -62,7 +65,13 @@ pub fn after_run(dir: &Path, problem: Option<&str>) -> Option<String> {
 
 /// Writes the page that compares runs, each with the problem that ended it. Returns a warning if it could not.
 pub fn after_comparison(dirs: &[PathBuf], problems: &[Option<String>], output: &Path) -> Option<String> {
-    html(dirs, problems).and_then(|html| write(output, &html)).err().map(not_written)
+    html(dirs, problems, None).and_then(|html| write(output, &html)).err().map(not_written)
+}
+
+/// Writes the page of the replicates of a directory into it. Returns a warning if it could not.
+pub fn after_replicates(dir: &Path, replicates: &[PathBuf]) -> Option<String> {
+    let page = html(replicates, &[], Some(dir));
+    page.and_then(|html| write(&dir.join("report.html"), &html)).err().map(not_written)
 }
 
 /// What is said of a report that a run could not leave.
@@ -70,8 +79,9 @@ pub fn not_written(problem: Error) -> String {
     format!("the report was not written: {problem}")
 }
 
-/// The page, cut back until it is small enough to be mailed and opened anywhere.
-fn html(dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, Error> {
+/// The page, cut back until it is small enough to be mailed and opened anywhere; of replicates with what they come to together, as
+/// their own directory has it.
+fn html(dirs: &[PathBuf], problems: &[Option<String>], together: Option<&Path>) -> Result<String, Error> {
     let several = dirs.len() > 1;
     let mut limits = Limits {
         components: if several { 12 } else { 50 },
@@ -84,7 +94,9 @@ fn html(dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, Error> 
         let mut runs: Vec<read::Run> =
             dirs.iter().map(|dir| read::run(dir, limits, !several)).collect::<Result<_, _>>()?;
         runs.iter_mut().zip(problems).for_each(|(run, problem)| run.problem = problem.clone());
-        let html = page::page(&runs);
+        let pooled = together.filter(|dir| dir.join("summary.json").exists());
+        let pooled = pooled.map(|dir| read::run(dir, limits, false)).transpose()?;
+        let html = page::page(&runs, pooled.as_ref());
         if html.len() <= MAX_BYTES {
             return Ok(html);
         }

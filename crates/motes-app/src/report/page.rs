@@ -10,7 +10,7 @@ use super::blob::blob;
 use super::read::{Component, Posterior, Run};
 use super::words::{self, decimals_for, fixed, grouped, minus, significant};
 use super::{clouds, compare};
-use crate::metrics;
+use crate::{metrics, show};
 
 const PAGE: &str = include_str!("assets/page.html");
 /// The look of all pages.
@@ -25,11 +25,14 @@ const MANY: usize = 12;
 /// Components of theta that are listed one by one.
 const LISTED: usize = 200;
 
-/// The page for one run or several.
-pub fn page(runs: &[Run]) -> String {
+/// The page for one run or several; of replicates with what they come to together.
+pub fn page(runs: &[Run], together: Option<&Run>) -> String {
     let (title, body) = match runs {
         [run] => (format!("{} by {}", model(run), algorithm(run)), single(run)),
-        _ => (format!("{} runs compared", runs.len()), compare::several(runs)),
+        _ if together.is_some() => {
+            (format!("{} replicates of {}", runs.len(), model(&runs[0])), compare::several(runs, together))
+        }
+        _ => (format!("{} runs compared", runs.len()), compare::several(runs, None)),
     };
     // A browser takes the text between the tags, line end included.
     let digest = format!("sha256-{}", base64(&Sha256::digest(format!("\n{SCRIPT}"))));
@@ -122,6 +125,11 @@ fn single(run: &Run) -> String {
     verdict(&mut out, run);
     figures(&mut out, run);
     pictures(&mut out, run);
+    if let Some(summary) = &run.summary {
+        the_model(&mut out, summary);
+        coefficients(&mut out, summary, true);
+        test(&mut out, summary);
+    }
     theta(&mut out, run);
     likelihood(&mut out, run);
     posterior(&mut out, run);
@@ -142,6 +150,18 @@ fn single(run: &Run) -> String {
     }
     settings(&mut out, run);
     out
+}
+
+/// What replicates come to together.
+pub fn pooled(out: &mut String, run: &Run) {
+    verdict(out, run);
+    figures(out, run);
+    let Some(summary) = &run.summary else { return };
+    the_model(out, summary);
+    coefficients(out, summary, false);
+    section(out, "Theta of the replicates that agree");
+    components(out, run, summary);
+    out.push_str("</section>\n");
 }
 
 /// The line under the title.
@@ -329,6 +349,102 @@ fn likelihood(out: &mut String, run: &Run) {
     out.push_str("</section>\n");
 }
 
+/// The model in formulas, and the rows that it was fitted to.
+fn the_model(out: &mut String, s: &Summary) {
+    if s.formula.is_empty() {
+        return;
+    }
+    section(out, "Model");
+    let lines: Vec<String> = s.formula.iter().map(|line| escape(line)).collect();
+    let _ = writeln!(out, "<p><code>{}</code></p>", lines.join("<br>"));
+    if let Some(rows) = show::rows(s) {
+        note(out, format_args!("{}.", escape(&rows)));
+    }
+    out.push_str("</section>\n");
+}
+
+/// The coefficients of a regression: a picture of the standardised ones, and a table of both kinds.
+fn coefficients(out: &mut String, s: &Summary, drawn: bool) {
+    let Some(all) = s.coefficients.as_deref().filter(|all| !all.is_empty()) else { return };
+    section(out, "Coefficients");
+    if drawn {
+        out.push_str("<div class=\"chart\" data-chart=\"forest\"></div>\n");
+    }
+    let heads = ["mean", "sd", &interval_name(s), "P(sign)", "standardised", "its sd"];
+    let classes = all.iter().any(|c| c.class.is_some());
+    out.push_str("<div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Coefficients\"><table class=\"coefficients\"><thead><tr><th scope=\"col\">feature</th>");
+    if classes {
+        out.push_str("<th scope=\"col\" class=\"word\">class</th>");
+    }
+    heads.iter().for_each(|head| {
+        let _ = write!(out, "<th scope=\"col\">{head}</th>");
+    });
+    out.push_str("</tr></thead><tbody>\n");
+    for c in all {
+        let decimals = decimals_for(c.original.sd) + 1;
+        let shown = |v: f64| exact(Some(v), |v| fixed(v, decimals));
+        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&c.name));
+        if classes {
+            let _ = write!(out, "<td class=\"word\">{}</td>", escape(c.class.as_deref().unwrap_or("")));
+        }
+        let interval = c.original.interval.map_or(NONE.into(), |[low, high]| {
+            format!("<span class=\"line\">{} to {}</span>", shown(low), shown(high))
+        });
+        let cells = [
+            shown(c.original.mean),
+            shown(c.original.sd),
+            interval,
+            exact(c.sign_probability, |v| fixed(v, 3)),
+            exact(Some(c.standardised.mean), |v| fixed(v, 3)),
+            exact(Some(c.standardised.sd), |v| fixed(v, 3)),
+        ];
+        cells.iter().for_each(|cell| {
+            let _ = write!(out, "<td>{cell}</td>");
+        });
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div>\n");
+    note(
+        out,
+        "Posterior means at the estimate of theta, per unit of the column and, under standardised, per standard deviation of it. P(sign) is the posterior probability that the coefficient has the sign of its mean. coefficients.csv has them in full.",
+    );
+    out.push_str("</section>\n");
+}
+
+/// How well test rows are told apart.
+fn test(out: &mut String, s: &Summary) {
+    let Some(test) = &s.test else { return };
+    let data = s.data.as_ref();
+    let name = |i: usize| data.and_then(|d| d["classes"].get(i)?.as_str()).map_or(format!("{i}"), escape);
+    section(out, "Test rows");
+    out.push_str("<div class=\"trio\">\n");
+    if test.roc.is_some() {
+        let _ = writeln!(out, "<div class=\"chart\" data-chart=\"roc\" data-name=\"{}\"></div>", name(1));
+    }
+    let whose = if test.confusion.len() == 2 { name(1) } else { "the likeliest class".into() };
+    let _ =
+        writeln!(out, "<div class=\"chart\" data-chart=\"calibration\" data-name=\"{whose}\"></div></div>");
+    out.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Confusion matrix\"><table class=\"confusion\"><thead><tr><th scope=\"col\">rows of class</th>");
+    for i in 0..test.confusion.len() {
+        let _ = write!(out, "<th scope=\"col\">taken for {}</th>", name(i));
+    }
+    out.push_str("</tr></thead><tbody>\n");
+    for (i, row) in test.confusion.iter().enumerate() {
+        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", name(i));
+        for (j, count) in row.iter().enumerate() {
+            let right = if i == j { " class=\"right\"" } else { "" };
+            let _ = write!(out, "<td{right}>{}</td>", grouped(*count));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div>\n");
+    note(
+        out,
+        "A row is taken for the class with the largest mean probability. Calibrated probabilities lie on the diagonal, but for chance: the fewer the rows behind a point, the farther it may be off.",
+    );
+    out.push_str("</section>\n");
+}
+
 /// Larger pictures stay where they are, so that a page can be mailed.
 const LARGEST_PICTURE: usize = 250_000;
 
@@ -497,6 +613,9 @@ fn posterior(out: &mut String, run: &Run) {
         "Exact posterior moments; this algorithm keeps no cloud, so there are no quantiles or densities."
             .into()
     };
+    if run.summary.as_ref().is_some_and(|s| s.data.as_ref().is_some_and(|d| d["moments"].is_object())) {
+        how.push_str(" Weights are those of standardised features.");
+    }
     if p.rows.iter().any(|r| r.total_sd.is_some()) {
         how.push_str(
             " They take theta as known; the total sd adds to the sd, to first order, what the uncertainty of theta contributes.",

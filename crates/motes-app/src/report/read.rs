@@ -16,7 +16,7 @@ use super::stats::{Marginal, marginal};
 use super::thin::{Decimator, Moments, Smoothed, Thinned};
 use super::words;
 use crate::job::UNBOUNDED;
-use crate::metrics;
+use crate::{metrics, show};
 
 /// No run makes more steps: a browser counts no further than this.
 const LAST_STEP: u64 = 1 << 53;
@@ -91,7 +91,7 @@ impl Run {
     /// The step size that the run began with.
     pub fn step_size(&self) -> Option<String> {
         match &self.summary {
-            Some(s) => s.step_size.map(|h| Number(h).to_string()),
+            Some(s) => s.step_size.map(|h| show::three_digits(h).to_string()),
             None => self.setting("step-size").map(String::from),
         }
     }

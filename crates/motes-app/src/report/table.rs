@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::compare::{decimals, from_maximum, measure, measures_of};
+use super::compare::{SideBySide, decimals, from_maximum, measure, measures_of, other_data, side_by_side};
 use super::ratio;
 use super::read::{Limits, Run, run};
 use super::words::decimals_for;
@@ -16,6 +16,8 @@ use motes::sentence::{Face, render};
 
 /// At most this many components of theta have a column.
 const COLUMNS: usize = 3;
+/// And this many latent coordinates a row.
+const LISTED: usize = 12;
 
 /// All runs in one table, for the terminal.
 pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) -> Result<String, Error> {
@@ -81,6 +83,35 @@ pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) ->
     Ok(out)
 }
 
+/// Posterior means and standard deviations side by side, for the terminal.
+fn posteriors(runs: &[Run]) -> String {
+    let Some(SideBySide { rows, all }) = side_by_side(runs, LISTED) else { return String::new() };
+    let mut lines = vec![vec!["posterior mean (sd)".to_string()]];
+    lines[0].extend(runs.iter().map(ratio::called));
+    for (name, cells) in &rows {
+        let text = |cell: &Option<(f64, f64)>| match cell {
+            Some((mean, sd)) => {
+                let places = decimals_for(*sd);
+                format!("{} ({})", Number(*mean).with_decimals(places), Number(*sd).with_decimals(places))
+            }
+            None => "-".into(),
+        };
+        let mut line = vec![printable(name).into_owned()];
+        line.extend(cells.iter().map(text));
+        lines.push(line);
+    }
+    let mut out = aligned(&lines);
+    if all > rows.len() {
+        let _ = writeln!(
+            out,
+            "  ... the {} of {} on which they are most apart",
+            rows.len(),
+            thousands(&all.to_string())
+        );
+    }
+    out
+}
+
 /// The log-likelihoods of run directories and the tests between them, for the terminal.
 pub fn likelihood_table(dirs: &[PathBuf]) -> Result<String, Error> {
     let runs: Vec<Run> = dirs.iter().map(|dir| for_table(dir)).collect::<Result<_, _>>()?;
@@ -113,6 +144,13 @@ pub fn likelihood_table(dirs: &[PathBuf]) -> Result<String, Error> {
     }
     let mut out = aligned(&rows);
     let _ = write!(out, "\n{below}");
+    let together = posteriors(&runs);
+    if !together.is_empty() {
+        let _ = writeln!(out, "{together}");
+    }
+    if let Some(sentence) = other_data(&runs) {
+        let _ = writeln!(out, "  {sentence}");
+    }
     for test in ratio::tests(&runs) {
         let text = match test {
             Ok(test) => {

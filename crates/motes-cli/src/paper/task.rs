@@ -356,6 +356,7 @@ mod tests {
             labels: vec![1, 1, 0],
             target: "l".into(),
             classes: vec!["a".into(), "b".into()],
+            weights: None,
             rows_dropped: 0,
         };
         // Sigmoids of f.x for x = -3 and 2: the arithmetic means are 0.46, 0.51 and 0.46, the harmonic ones 0.09, 0.04 and 0.30.

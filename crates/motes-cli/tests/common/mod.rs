@@ -4,10 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use motes::npz::{Array, read_npz};
 use serde_json::Value;
 
 /// A temporary directory in which `motes` runs.
 pub struct Place(tempfile::TempDir);
+
+/// An array of a run's posterior.npz.
+pub fn array(run: &Path, name: &str) -> Array {
+    read_npz(fs::File::open(run.join("posterior.npz")).unwrap(), name).unwrap()
+}
 
 /// What a process left behind.
 pub struct Done {

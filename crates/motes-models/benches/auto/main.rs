@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bed::{Case, Truth};
-use motes::algorithms::{AUTO, PGD, PMGD, PQN};
+use motes::algorithms::{PGD, PMGD, PQN};
 use motes::auto::Stage;
 use motes::settings::InitParticles;
 use motes::{Flow, Model, Pool, Settings, StepInfo};
@@ -45,17 +45,7 @@ fn main() {
 
 /// A fit with nothing chosen.
 fn auto(model: &dyn Model<f64>, seed: u64) -> Settings {
-    let init_particles = InitParticles::unless_told(model.prior().is_some());
-    Settings {
-        algorithm: &AUTO,
-        particles: 32,
-        steps: 1 << 52,
-        burn_in: 0,
-        adjust_after: 0,
-        init_particles,
-        seed,
-        ..Settings::default()
-    }
+    Settings::auto(model.prior().is_some(), seed)
 }
 
 /// What theta did in a fit by auto, until its own stages were over.

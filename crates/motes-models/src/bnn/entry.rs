@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use motes::memory::{self, Shape};
-use motes::sentence::foreign_path;
+use motes::sentence::{foreign, foreign_path};
 use motes::settings::{InitParticles, Preconditioner, Settings};
 use motes::{Model, Real};
 use serde_json::Value;
 
 use super::{Bnn, Labelled, Products};
-use crate::data::remember::Remember;
+use crate::data::remember::{Remember, class_rows};
 use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
 use crate::data::{self, Coding, ImageTask, LabelledRows, MOST_CLASSES, Moments, Split, TaskOptions, mnist};
 use crate::options::{Flag, Table};
-use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Predictor, Problem, read};
+use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Predicted, Predictor, Problem, read};
 
 /// The model's line in the table.
 pub struct Entry;
@@ -24,7 +24,7 @@ const HIDDEN: usize = 40;
 /// What a coordinate's name takes: summaries and Python ask for all of them.
 const NAME_BYTES: u128 = 64;
 
-crate::settings!(Products: Text);
+crate::settings!(Products: Text of ["auto", "dense", "sparse", "full"]);
 
 crate::options! {
     /// The data and the network.
@@ -252,6 +252,7 @@ impl Network {
         ));
         let Columns { target, classes, features, coding, dropped } = columns;
         refuse_too_large(hidden, task.inputs, classes.len())?;
+        let (of_training, count) = (task.split.train.iter().map(|i| task.labels[*i]), classes.len());
         let remember = Remember {
             model: NAME.into(),
             target,
@@ -263,6 +264,7 @@ impl Network {
             inputs: task.inputs,
             hidden,
             train_rows: train,
+            class_rows: class_rows(of_training, count),
             test_rows: test,
             rows_dropped: dropped,
         };
@@ -332,6 +334,18 @@ impl Problem for Network {
         &self.notes
     }
 
+    fn formula(&self) -> Vec<String> {
+        vec![
+            format!(
+                "P({} = l) = softmax_l(sum_j v_lj tanh(sum_i w_ji f_i)), j = 1, ..., {}, i = 1, ..., {}",
+                foreign(&self.remember.target),
+                self.hidden,
+                self.remember.inputs
+            ),
+            "w_ji ~ N(0, exp(2 alpha)), v_lj ~ N(0, exp(2 beta))".into(),
+        ]
+    }
+
     fn remember(&self) -> Option<Value> {
         Some(crate::options::write(&self.remember))
     }
@@ -378,11 +392,11 @@ impl Predictor for Inputs {
         }
     }
 
-    fn probabilities(&self, particles: &[f64], rows: &[f64]) -> Result<Vec<f64>, Error> {
+    fn predict(&self, particles: &[f64], rows: &[f64], level: f64) -> Result<Predicted, Error> {
         let (inputs, hidden, classes) = (self.0.inputs, self.0.hidden, self.0.classes.len());
         // The network's data do not matter for predictions: its shape does.
         let blank = Labelled { features: &vec![0.0; inputs], labels: &[0] };
         let network = Bnn::<f64>::new(blank, None, inputs, hidden, classes)?;
-        Ok(network.predict(rows, particles))
+        Ok(network.predict(rows, particles, level))
     }
 }

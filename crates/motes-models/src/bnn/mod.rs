@@ -19,8 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use self::design::Design;
 use self::network::{Pass, Terms};
-use self::predictive::TestSet;
+use self::predictive::NewRows;
 use crate::data::ImageTask;
+use crate::registry::Predicted;
+use crate::tally::{TestSet, predicted};
 
 pub use entry::Entry;
 
@@ -75,7 +77,7 @@ pub struct Bnn<F> {
     classes: usize,
     design: Design<F>,
     labels: Vec<u8>,
-    test: Option<TestSet<F>>,
+    test: Option<TestSet<NewRows<F>>>,
     terms: [f64; 2],
 }
 
@@ -114,7 +116,10 @@ impl<F: Real> Bnn<F> {
             classes,
             design: Design::new(train.features, inputs, hidden, products),
             labels: train.labels.to_vec(),
-            test: test.map(|test| TestSet::new(test, [inputs, hidden, classes])),
+            test: test.map(|test| {
+                let rows = NewRows::new(test.features, [inputs, hidden, classes]);
+                TestSet::new(rows, test.labels, classes)
+            }),
             terms: [(hidden * inputs) as f64, (classes * hidden) as f64],
         })
     }
@@ -136,23 +141,19 @@ impl<F: Real> Bnn<F> {
         self.design.is_sparse()
     }
 
-    /// The probability of each class for each row of features, averaged over the particles x.
+    /// The probability of each class for each row of features, averaged over the particles x; and for the likeliest class of each
+    /// row the interval that holds this share of the particles' probabilities.
     ///
     /// # Panics
     ///
     /// If `features` are not whole rows, or x not whole particles.
-    pub fn predict(&self, features: &[f64], x: &[F]) -> Vec<f64> {
+    pub fn predict(&self, features: &[f64], x: &[F], level: f64) -> Predicted {
         assert!(features.len().is_multiple_of(self.inputs), "rows of {} features expected", self.inputs);
-        assert!(x.len().is_multiple_of(self.d_w() + self.classes * self.hidden), "whole particles expected");
-        if features.is_empty() {
-            return Vec::new();
-        }
-        let labels = vec![0; features.len() / self.inputs];
-        let set =
-            TestSet::new(Labelled { features, labels: &labels }, [self.inputs, self.hidden, self.classes]);
-        let mut state = vec![0.0; set.state_len()];
-        set.accumulate(x, &mut state);
-        set.probabilities(&state)
+        let d = self.d_w() + self.classes * self.hidden;
+        assert!(x.len().is_multiple_of(d), "whole particles expected");
+        let shape = [self.inputs, self.hidden, self.classes];
+        let packed = |features: &[f64]| NewRows::new(features, shape);
+        predicted((features, self.inputs), (x, x.len() / d), self.classes, level, packed)
     }
 
     /// The number of input weights D_w; the output weights follow them.

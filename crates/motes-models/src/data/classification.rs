@@ -24,6 +24,8 @@ pub struct Classification {
     pub target: String,
     /// What labels 0 and 1 stand for.
     pub classes: Vec<String>,
+    /// How often each row counts; `None` for once.
+    pub weights: Option<Vec<f64>>,
     /// Rows left out because a value in use was missing.
     pub rows_dropped: usize,
 }
@@ -43,6 +45,7 @@ impl Classification {
             feature_names: self.feature_names.clone(),
             target: self.target.clone(),
             classes: self.classes.clone(),
+            weights: self.weights.as_ref().map(|all| rows.iter().map(|&r| all[r]).collect()),
             rows_dropped: self.rows_dropped,
         }
     }
@@ -61,6 +64,8 @@ pub struct LabelledRows {
     pub target: String,
     /// What the labels stand for.
     pub classes: Vec<String>,
+    /// How often each of these rows counts, and the column that said so; `None` for once.
+    pub weights: Option<(String, Vec<f64>)>,
     /// Where they come from, in messages.
     pub name: String,
     /// What people should know about them, in a line each.
@@ -71,7 +76,31 @@ impl LabelledRows {
     /// Columns that were given in memory, in which nothing is missing.
     pub fn of_frame(frame: Frame, labels: Vec<u8>, target: String, classes: Vec<String>) -> Self {
         let rows = (0..frame.rows).collect();
-        LabelledRows { frame, rows, labels, target, classes, name: "the data".into(), notes: Vec::new() }
+        let (name, notes, weights) = ("the data".into(), Vec::new(), None);
+        LabelledRows { frame, rows, labels, target, classes, weights, name, notes }
+    }
+
+    /// The same rows, each of which counts so often.
+    pub fn weighted(self, column: &str, weights: Vec<f64>) -> Result<Self, DataError> {
+        let rows = self.rows.len();
+        if weights.len() != rows {
+            return Err(DataError(format!(
+                "there are {} weights for {rows} rows; give one for each",
+                weights.len()
+            )));
+        }
+        if let Some(i) = weights.iter().position(|w| !(*w >= 0.0 && w.is_finite())) {
+            return Err(DataError(format!(
+                "row {} has the weight {} in {}; give numbers of 0 or more",
+                self.rows[i] + 1,
+                weights[i],
+                quoted(column)
+            )));
+        }
+        if weights.iter().all(|w| *w == 0.0) {
+            return Err(DataError(format!("all weights in {} are 0; give some rows more", quoted(column))));
+        }
+        Ok(LabelledRows { weights: Some((column.into(), weights)), ..self })
     }
 
     /// Rows of numbers that were given in memory, row after row.
@@ -102,9 +131,11 @@ impl LabelledRows {
         let coded = coding.features(&self.frame, &rows, unknown, &self.name)?;
         // What was left out is left out in order.
         let mut kept = coded.rows.iter().peekable();
-        let labels = rows.iter().zip(chosen).filter(|(row, _)| kept.next_if_eq(row).is_some());
+        let there = rows.iter().zip(chosen).filter(|(row, _)| kept.next_if_eq(row).is_some());
+        let there: Vec<usize> = there.map(|(_, i)| *i).collect();
         let coded_rows = Classification {
-            labels: labels.map(|(_, i)| self.labels[*i]).collect(),
+            labels: there.iter().map(|i| self.labels[*i]).collect(),
+            weights: self.weights.as_ref().map(|(_, all)| there.iter().map(|i| all[*i]).collect()),
             features: coded.features,
             feature_names: coding.names(),
             target: self.target.clone(),
@@ -189,7 +220,8 @@ pub fn labelled(
     let Values::Words(words) = &label.values else { return Err(no_labels()) };
     let classes = find_classes(table, target, words, &rows, most)?;
     let labels = labels(table, target, words, &classes, &rows)?;
-    Ok(LabelledRows { frame, rows, labels, target: name.clone(), classes, name: table.name().into(), notes })
+    let (target, name) = (name.clone(), table.name().into());
+    Ok(LabelledRows { frame, rows, labels, target, classes, weights: None, name, notes })
 }
 
 fn labels_of(table: &Table, target: usize) -> Result<Column, DataError> {
@@ -217,7 +249,24 @@ pub fn labelled_like(
     let Values::Words(words) = &label.values else { return Err(no_labels()) };
     let labels = labels(table, position, words, classes, &rows)?;
     let (target, classes) = (target.to_string(), classes.to_vec());
-    Ok(LabelledRows { frame, rows, labels, target, classes, name: table.name().into(), notes })
+    Ok(LabelledRows { frame, rows, labels, target, classes, weights: None, name: table.name().into(), notes })
+}
+
+/// The numbers of a column in these rows, in which none may be missing.
+pub(super) fn numbers_in(table: &Table, position: usize, rows: &[usize]) -> Result<Vec<f64>, DataError> {
+    let frame = Frame::of(table, &[(position, Kind::Numbers)], Instead::Choose, &mut Vec::new())?;
+    let Some(Values::Numbers(values)) = frame.columns.first().map(|column| &column.values) else {
+        return Err(no_labels());
+    };
+    match rows.iter().find(|row| values[**row].is_nan()) {
+        None => Ok(rows.iter().map(|row| values[*row]).collect()),
+        Some(row) => Err(DataError(format!(
+            "{}: row {} has no value in column {}; give it one",
+            table.name(),
+            row + 1,
+            quoted(&table.names()[position])
+        ))),
+    }
 }
 
 /// The features of a table by a coding, for prediction; what people should know is added to the notes.

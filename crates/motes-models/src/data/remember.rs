@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Coding, Moments};
+use crate::registry::Linear;
 
 /// How new rows become features of a fitted classifier; part of summary.json.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,10 +33,19 @@ pub struct Remember {
     pub hidden: usize,
     /// Rows that were trained on.
     pub train_rows: usize,
+    /// How many of these there are of each class.
+    pub class_rows: Vec<usize>,
     /// Rows that were tested on.
     pub test_rows: usize,
     /// Rows that were left out for missing values.
     pub rows_dropped: usize,
+}
+
+/// How many labels there are of each class.
+pub fn class_rows(labels: impl Iterator<Item = u8>, classes: usize) -> Vec<usize> {
+    let mut rows = vec![0; classes];
+    labels.for_each(|label| rows[usize::from(label)] += 1);
+    rows
 }
 
 impl Remember {
@@ -45,6 +55,29 @@ impl Remember {
         let it = Remember::deserialize(data).map_err(|e| format!("data: {}", foreign(e)))?;
         it.check(model, classes)?;
         Ok(it)
+    }
+
+    /// The coefficients of weights that are the first coordinates, on the scale of the columns; the intercept follows them.
+    pub fn coefficients(&self) -> Vec<Linear> {
+        let (mean, std) = match &self.moments {
+            Some(moments) => (moments.mean.clone(), moments.std.clone()),
+            None => (vec![0.0; self.inputs], vec![1.0; self.inputs]),
+        };
+        let linear = |name: &str, coordinate: usize, original| Linear {
+            class: None,
+            name: name.into(),
+            original,
+            standardised: vec![(coordinate, 1.0)],
+        };
+        let slope = |(i, name): (usize, &String)| linear(name, i, vec![(i, 1.0 / std[i])]);
+        let mut all: Vec<Linear> = self.features.iter().enumerate().map(slope).collect();
+        if self.intercept {
+            let shifts = mean.iter().zip(&std).enumerate().filter(|(_, (mean, _))| **mean != 0.0);
+            let mut terms = vec![(self.inputs, 1.0)];
+            terms.extend(shifts.map(|(i, (mean, std))| (i, -mean / std)));
+            all.push(linear("intercept", self.inputs, terms));
+        }
+        all
     }
 
     fn check(&self, model: &str, classes: RangeInclusive<usize>) -> Result<(), String> {
@@ -79,6 +112,9 @@ impl Remember {
         if self.columns.names() != self.features {
             return Err("data.columns and data.features disagree".into());
         }
+        if self.class_rows.len() != self.classes.len() {
+            return Err("data.class_rows and data.classes disagree".into());
+        }
         if inputs == 0 {
             return Err("data.inputs is 0".into());
         }
@@ -109,7 +145,7 @@ mod tests {
             "model": "logistic", "target": "y", "classes": ["0", "1"], "features": ["a", "b=y"],
             "columns": [{"name": "a"}, {"name": "b", "levels": ["x", "y"]}],
             "moments": {"mean": [1.0, 2.0], "std": [0.5, 4.0]}, "intercept": true, "inputs": 2, "hidden": 0,
-            "train_rows": 8, "test_rows": 2, "rows_dropped": 0
+            "train_rows": 8, "class_rows": [5, 3], "test_rows": 2, "rows_dropped": 0
         })
     }
 
@@ -127,6 +163,7 @@ mod tests {
             ("/columns/1/levels", json!(["x", "x"]), "data.columns has \"b\" without two different levels"),
             ("/columns/1/levels", json!([]), "data.columns has \"b\" without two different levels"),
             ("/features", json!(["a", "a"]), "data.features has \"a\" twice"),
+            ("/class_rows", json!([8]), "data.class_rows and data.classes disagree"),
             ("/inputs", json!(0), "data.inputs is 0"),
             ("/inputs", json!(u64::MAX), "data.inputs is 18446744073709551615"),
             ("/moments/mean", json!([1.0]), "data.moments.mean has 1 entries"),

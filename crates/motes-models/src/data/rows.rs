@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::csv::{quoted, rows_were, shown};
 use super::{
     Classification, Coding, Column, DataError, LabelledRows, Moments, Reference, Split, Unknown, Values,
-    is_pipe, labelled, labelled_like, read_table, sha256, train_test_split,
+    classification::numbers_in, is_pipe, labelled, labelled_like, read_table, sha256, train_test_split,
 };
 use crate::options::Table;
 use crate::registry::{Error, Placed, read};
@@ -22,6 +22,8 @@ crate::options! {
             /// Levels that the others of a category are compared with; a column of numbers becomes a category [default: the
             /// first of each]
             reference: Vec<String> => "COL=LEVEL,...";
+            /// A column that says how often each row to train on counts [default: once]
+            weights: String => "COL";
             /// A CSV file to test on, standardised with the training moments
             test: PathBuf => "FILE";
             /// The fraction of rows to test on; 0 trains on everything [default: 0.2]
@@ -107,8 +109,15 @@ fn read_labelled(
         let table = read_table(bytes, name)?;
         let references = references(options, table.names())?;
         let categories: Vec<String> = references.into_iter().map(|r| r.column).collect();
-        let drop = options.drop.as_deref().unwrap_or_default();
-        let all = labelled(&table, options.target.as_deref(), drop, &categories, most)?;
+        let mut drop = options.drop.clone().unwrap_or_default();
+        let weights = options.weights.as_deref();
+        let position = weights.map(|column| table.position(column, "`weights`")).transpose()?;
+        drop.extend(weights.map(String::from));
+        let mut all = labelled(&table, options.target.as_deref(), &drop, &categories, most)?;
+        if let Some((column, position)) = weights.zip(position) {
+            let counts = numbers_in(&table, position, &all.rows)?;
+            all = all.weighted(column, counts)?;
+        }
         Ok((all, digest.join().unwrap_or_default()))
     })
 }
@@ -239,18 +248,22 @@ fn check_scale(all: &Classification, notes: &mut Vec<String>) -> Result<(), Erro
 /// Rows that were given in memory as a file of a run directory: every number comes back to the last bit.
 pub fn placed(rows: &LabelledRows, dir: &Path) -> Result<Placed, Error> {
     let columns = &rows.frame.columns;
-    let header = columns.iter().map(|column| &column.name).chain([&rows.target]).cloned().collect();
+    let weights = rows.weights.as_ref();
+    let names = columns.iter().map(|column| &column.name).chain(weights.map(|(name, _)| name));
+    let header = names.chain([&rows.target]).cloned().collect();
     let cell = |column: &Column, row: usize| match &column.values {
         Values::Numbers(values) => format!("{:?}", values[row]),
         Values::Words(words) => words.word(row).unwrap_or_default().to_string(),
     };
-    let line = |(row, label): (&usize, &u8)| {
+    let line = |(i, (row, label)): (usize, (&usize, &u8))| {
         let class = rows.classes[usize::from(*label)].clone();
-        columns.iter().map(|column| cell(column, *row)).chain([class]).collect()
+        let weight = weights.map(|(_, weights)| format!("{:?}", weights[i]));
+        columns.iter().map(|column| cell(column, *row)).chain(weight).chain([class]).collect()
     };
-    let lines: Vec<Vec<String>> =
-        std::iter::once(header).chain(rows.rows.iter().zip(&rows.labels).map(line)).collect();
-    place(&lines, dir, Table::new())
+    let lines = rows.rows.iter().zip(&rows.labels).enumerate().map(line);
+    let lines: Vec<Vec<String>> = std::iter::once(header).chain(lines).collect();
+    let options = weights.map(|(name, _)| ("weights".to_string(), name.as_str().into()));
+    place(&lines, dir, options.into_iter().collect())
 }
 
 /// A table in memory as a file of a run directory.

@@ -199,6 +199,10 @@ impl Problem for Observations {
         &self.notes
     }
 
+    fn formula(&self) -> Vec<String> {
+        vec!["y_d ~ N(x_d, 1), x_d ~ N(theta, 1)".into()]
+    }
+
     fn remember(&self) -> Option<Value> {
         None
     }

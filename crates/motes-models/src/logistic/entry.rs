@@ -4,17 +4,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use motes::algorithms::AUTO;
+use motes::printable::Number;
+use motes::sentence::foreign;
 use motes::settings::{InitParticles, Preconditioner};
 use motes::{Model, Real, Settings};
 use serde_json::Value;
 
 use super::rows::Rows as Packed;
-use super::{Learn, Logistic, Options as Prior, Prediction, mode, predict};
-use crate::data::remember::Remember;
+use super::{Learn, Logistic, Options as Prior, mode, predict};
+use crate::data::remember::{Remember, class_rows};
 use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
 use crate::data::{Classification, Coding, LabelledRows, quoted, wisconsin};
 use crate::options::{Flag, Table};
-use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Predictor, Problem, read};
+use crate::registry::{
+    self, Defaults, Error, Given, Linear, Placed, Precision, Predicted, Predictor, Problem, read,
+};
 
 /// The model's line in the table.
 pub struct Entry;
@@ -123,6 +127,8 @@ struct Regression {
     given: Option<LabelledRows>,
     /// What came through pipes.
     kept: Kept,
+    /// What is known of a maximum on the boundary.
+    boundary: Option<String>,
 }
 
 impl Regression {
@@ -148,19 +154,28 @@ impl Regression {
         let (train_rows, test_rows) = (train.rows(), test.as_ref().map_or(0, |t| t.rows()));
         let inputs = train.feature_names.len();
         notes.push(format!("{train_rows} rows to train on, {test_rows} to test on, {inputs} features"));
+        let mut boundary = None;
         if train_rows * inputs <= SEPARATION && separated(&train, prior.intercept) {
             let [a, b] = [0, 1].map(|label| quoted(train.classes.get(label).map_or("", |c| c)));
             notes.push(format!(
                 "the classes {a} and {b} are separated: some weights tell all rows to train on apart, so that larger ones always fit better"
             ));
+            boundary = Some(format!(
+                "the classes {a} and {b} are separated, so that larger weights always fit better and the likelihood of log_variance hardly changes towards infinity; predictions can be used: fix the variance with `learn=mean` and `prior-variance`, or give more rows"
+            ));
         }
         let centred = prepared.moments.is_some() && prior.intercept;
-        if centred && prior.learn != Learn::Mean && !has_signal(&train) {
+        if centred && prior.learn != Learn::Mean && train.weights.is_none() && !has_signal(&train) {
             notes.push(
                 "the features tell the classes apart no better than chance would: the likelihood falls as the weights' variance leaves 0, so that log_variance may have no maximum"
                     .into(),
             );
+            boundary = Some(
+                "the features tell the classes apart no better than chance would, so that the likelihood has a maximum at a variance of 0 and log_variance goes to minus infinity; predictions can be used, and are those of an intercept alone: give other features"
+                    .into(),
+            );
         }
+        let boundary = boundary.filter(|_| prior.learn != Learn::Mean);
         let remember = Remember {
             model: NAME.into(),
             inputs,
@@ -172,6 +187,7 @@ impl Regression {
             moments: prepared.moments,
             intercept: prior.intercept,
             train_rows,
+            class_rows: class_rows(train.labels.iter().copied(), train.classes.len()),
             test_rows,
             rows_dropped: train.rows_dropped,
         };
@@ -184,17 +200,18 @@ impl Regression {
             learn: Some(prior.learn),
         };
         let (sha256, kept, given) = (prepared.sha256, prepared.kept, None);
-        Ok(Regression { train, test, prior, options, sha256, notes, remember, given, kept })
+        Ok(Regression { train, test, prior, options, sha256, notes, remember, given, kept, boundary })
     }
 
     fn build<F: Real>(&self) -> Result<Arc<dyn Model<F>>, Error> {
-        Ok(Arc::new(Logistic::new(&self.train, self.test.as_ref(), self.prior)?))
+        let model = Logistic::new(&self.train, self.test.as_ref(), self.prior)?;
+        Ok(Arc::new(model.with_boundary(self.boundary.clone())))
     }
 }
 
 /// Whether weights are there that tell all rows apart.
 fn separated(train: &Classification, intercept: bool) -> bool {
-    mode::separated(&Packed::<f64>::new(&train.features, &train.labels, intercept))
+    mode::separated(&Packed::<f64>::new(&train.features, &train.labels, None, intercept))
 }
 
 /// Whether the likelihood of V rises at V = 0, beside an intercept and for centred features: the score test of a variance,
@@ -264,6 +281,25 @@ impl Problem for Regression {
         &self.notes
     }
 
+    fn formula(&self) -> Vec<String> {
+        let Remember { target, classes, moments, intercept, .. } = &self.remember;
+        let standardised = if moments.is_some() { "standardised features" } else { "features as they are" };
+        let sum = if *intercept { "b + sum_d w_d f_d" } else { "sum_d w_d f_d" };
+        let (mean, variance) = match self.prior.learn {
+            Learn::Mean => ("theta".into(), Number(self.prior.prior_variance).to_string()),
+            Learn::Variance => ("0".to_string(), "exp(log_variance)".into()),
+            Learn::Both => ("mean".into(), "exp(log_variance)".into()),
+        };
+        let mut lines = vec![
+            format!("logit P({} = {}) = {sum}, f: {standardised}", foreign(target), foreign(&classes[1])),
+            format!("w_d ~ N({mean}, {variance}), d = 1, ..., {}", self.remember.inputs),
+        ];
+        if *intercept {
+            lines.push(format!("b ~ N(0, {})", Number(self.prior.intercept_variance)));
+        }
+        lines
+    }
+
     fn remember(&self) -> Option<Value> {
         Some(crate::options::write(&self.remember))
     }
@@ -315,12 +351,11 @@ impl Predictor for Rows {
         }
     }
 
-    fn probabilities(&self, particles: &[f64], rows: &[f64]) -> Result<Vec<f64>, Error> {
-        let p = predict(particles, rows, self.0.inputs, self.0.intercept);
-        Ok(p.iter().flat_map(|p| [1.0 - p.mean, p.mean]).collect())
+    fn predict(&self, particles: &[f64], rows: &[f64], level: f64) -> Result<Predicted, Error> {
+        Ok(predict(particles, rows, self.0.inputs, self.0.intercept, level))
     }
 
-    fn spread(&self, particles: &[f64], rows: &[f64]) -> Option<Vec<Prediction>> {
-        Some(predict(particles, rows, self.0.inputs, self.0.intercept))
+    fn coefficients(&self) -> Option<Vec<Linear>> {
+        Some(self.0.coefficients())
     }
 }

@@ -379,7 +379,7 @@ mod tests {
             for columns in [1, 9, 12, 13, 40] {
                 let features: Vec<f64> = (0..150 * columns).map(|i| (i as f64 * 0.7).sin() * 3.0).collect();
                 let labels: Vec<u8> = (0..150).map(|i| u8::from(i % 3 == 0)).collect();
-                let rows = Rows::<V::Real>::new(&features, &labels, false);
+                let rows = Rows::<V::Real>::new(&features, &labels, None, false);
                 let x: Vec<V::Real> = (0..5 * columns).map(|i| V::Real::of((i as f64).cos())).collect();
                 for sum in [Sum::Gradient, Sum::Product, Sum::Loss, Sum::Both] {
                     let mut plain = vec![0.0; 5 * sum.width(columns)];
@@ -395,7 +395,7 @@ mod tests {
         }
         check::<[f64; 4]>(1e-11);
         check::<[f32; 8]>(1e-4);
-        let all = Rows::<f64>::new(&[0.5, -2.0, 900.0, -900.0, 0.0], &[1, 0, 1, 1, 0], false);
+        let all = Rows::<f64>::new(&[0.5, -2.0, 900.0, -900.0, 0.0], &[1, 0, 1, 1, 0], None, false);
         let (mut sums, mut most) = ([[0.0; 8]; 2], [[f64::NEG_INFINITY; 8]; 2]);
         // SAFETY: the same.
         unsafe { probabilities::<[f64; 4]>(all.all(), &[1.0, 2.0], &mut sums[0], &mut most[0]) };

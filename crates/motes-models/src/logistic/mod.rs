@@ -4,7 +4,7 @@ mod entry;
 mod kernels;
 mod mode;
 mod predict;
-mod prior;
+pub(crate) mod prior;
 mod rows;
 mod vector;
 
@@ -22,7 +22,7 @@ use prior::Moments;
 use rows::{Line, Rows, lines};
 
 pub use entry::Entry;
-pub use predict::{Prediction, predict};
+pub use predict::predict;
 pub use prior::{Learn, Options};
 
 /// Particles per block where the rows are few: a block must take some microseconds, and blocks must outnumber threads.
@@ -43,6 +43,7 @@ pub struct Logistic<F> {
     terms: Vec<f64>,
     test: Option<predict::TestSet>,
     curvature: OnceLock<Option<f64>>,
+    boundary: Option<String>,
 }
 
 impl<F: Real> Logistic<F> {
@@ -71,7 +72,7 @@ impl<F: Real> Logistic<F> {
         if intercept {
             names.push("intercept".into());
         }
-        let rows = Rows::new(&train.features, &train.labels, intercept);
+        let rows = Rows::new(&train.features, &train.labels, train.weights.as_deref(), intercept);
         if let Some(column) = rows.first_not_finite() {
             return Err(DataError::new(format!(
                 "column '{}' holds numbers too large for {}; rescale it or use `precision=f64`",
@@ -88,7 +89,13 @@ impl<F: Real> Logistic<F> {
             terms: vec![tied as f64; options.learn.names().len()],
             test,
             curvature: OnceLock::new(),
+            boundary: None,
         })
+    }
+
+    /// The same with what is known of a maximum on the boundary.
+    pub(crate) fn with_boundary(self, boundary: Option<String>) -> Self {
+        Logistic { boundary, ..self }
     }
 
     fn d(&self) -> usize {
@@ -233,6 +240,10 @@ impl<F: Real> Model<F> for Logistic<F> {
         let variance = if self.prior.learn.variance() { 1.0 } else { self.prior.prior_variance };
         let log = |variance: f64| (std::f64::consts::TAU * variance).ln();
         Some(-0.5 * (self.tied as f64 * log(variance) + own as f64 * log(self.prior.intercept_variance)))
+    }
+
+    fn boundary(&self) -> Option<String> {
+        self.boundary.clone()
     }
 
     fn default_step_size(&self) -> f64 {

@@ -5,10 +5,12 @@ use std::convert::Infallible;
 use motes::Real;
 use motes::blocks::{INLINE_NANOSECONDS, for_each, for_each2};
 use motes::model::Predictive;
+use motes::tested::{Predictions, likeliest};
 
 use super::kernels::{add_probabilities, lanes, tile_vectors};
 use super::rows::{Rows, View};
 use crate::data::{Classification, METRICS};
+use crate::registry::Predicted;
 
 /// Below 2^this, a probability's own digits are at risk and sums are taken relative to the largest.
 const TINY: f64 = -900.0;
@@ -19,13 +21,15 @@ pub(super) struct TestSet {
     rows: Rows<f64>,
     /// How many test rows each distinct row stands for.
     weights: Vec<f64>,
+    /// The class of each row.
+    labels: Vec<u8>,
 }
 
 impl TestSet {
     pub(super) fn new(test: &Classification, intercept: bool) -> Self {
-        let rows = Rows::new(&test.features, &test.labels, intercept);
+        let rows = Rows::new(&test.features, &test.labels, None, intercept);
         let weights = rows.weights().iter().copied().filter(|w| *w > 0.0).collect();
-        TestSet { rows, weights }
+        TestSet { rows, weights, labels: test.labels.clone() }
     }
 
     /// Sums over the particles of p(label | f, x) for each row, and the largest t, where p = 1 / (1 + 2^-t).
@@ -100,6 +104,17 @@ impl<F: Real> Predictive<F> for TestSet {
         let total = self.rows.given as f64;
         out.copy_from_slice(&[wrong / total, lppd / total]);
     }
+
+    fn predictions(&self, state: &[f64]) -> Option<Predictions> {
+        let (count, points) = state.split_at(1);
+        let of_row = |(i, label): (usize, &u8)| {
+            let point = &points[2 * self.rows.place(i)..][..2];
+            let own = (point[0].exp() * point[1] / count[0]).min(1.0);
+            if *label == 1 { [1.0 - own, own] } else { [own, 1.0 - own] }
+        };
+        let probabilities = self.labels.iter().enumerate().flat_map(of_row).collect();
+        Some(Predictions { classes: 2, probabilities, labels: self.labels.clone() })
+    }
 }
 
 /// Adds e^m s to a sum that is kept in the same form.
@@ -116,26 +131,14 @@ fn add_scaled([m, s]: [f64; 2], sum: &mut [f64]) {
     sum[0] = top;
 }
 
-/// The probability of class 1 for one row, over the particles.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prediction {
-    /// The mean.
-    pub mean: f64,
-    /// The 5 % quantile.
-    pub low: f64,
-    /// The 95 % quantile.
-    pub high: f64,
-}
-
 /// Predicts each row of `features` (row-major, `d` to a row) from particles of `d` weights, and an intercept if there is one.
 ///
 /// Has the thread pool to itself. There must be at least one particle.
-pub fn predict(particles: &[f64], features: &[f64], d: usize, intercept: bool) -> Vec<Prediction> {
+pub fn predict(particles: &[f64], features: &[f64], d: usize, intercept: bool, level: f64) -> Predicted {
     let columns = d + usize::from(intercept);
     let n = particles.len() / columns;
     assert!(n > 0, "a prediction needs at least one particle");
-    let none = Prediction { mean: 0.0, low: 0.0, high: 0.0 };
-    let mut out = vec![none; features.len() / d];
+    let mut out = vec![Predicted::default(); features.len() / d];
     let parallel = 3.0 * (out.len() * n) as f64 > INLINE_NANOSECONDS;
     let Ok(()) = for_each(parallel, (&mut out, 8), |block, out| {
         let mut p = vec![0.0; n];
@@ -147,17 +150,18 @@ pub fn predict(particles: &[f64], features: &[f64], d: usize, intercept: bool) -
             }
             motes::vmath::sigmoid_f64(&mut p);
             let mean = p.iter().sum::<f64>() / n as f64;
-            *out = Prediction { mean, low: quantile(&mut p, 0.05), high: quantile(&mut p, 0.95) };
+            let means = [1.0 - mean, mean];
+            if likeliest(&means) == 0 {
+                p.iter_mut().for_each(|p| *p = 1.0 - *p);
+            }
+            out.push(&means, &mut p, level);
         }
         Ok::<(), Infallible>(())
     });
-    out
-}
-
-/// The quantile between the two nearest order statistics, as NumPy's default.
-fn quantile(values: &mut [f64], q: f64) -> f64 {
-    let position = q * (values.len() - 1) as f64;
-    let (_, &mut low, above) = values.select_nth_unstable_by(position as usize, f64::total_cmp);
-    let high = above.iter().copied().min_by(f64::total_cmp).unwrap_or(low);
-    low + position.fract() * (high - low)
+    let mut all = Predicted::default();
+    for row in out {
+        all.probabilities.extend(row.probabilities);
+        all.intervals.extend(row.intervals);
+    }
+    all
 }

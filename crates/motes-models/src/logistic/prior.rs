@@ -32,7 +32,7 @@ impl FromStr for Learn {
     }
 }
 
-crate::settings!(Learn: Text);
+crate::settings!(Learn: Text of ["mean", "variance", "both"]);
 
 /// What can be chosen besides the data.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +49,7 @@ pub struct Options {
 
 /// The prior at some theta.
 #[derive(Clone, Copy)]
-pub(super) struct Prior {
+pub(crate) struct Prior {
     pub mean: f64,
     pub variance: f64,
 }
@@ -72,7 +72,7 @@ impl Options {
     }
 
     /// The prior of the weights at theta.
-    pub(super) fn at(&self, theta: &[f64]) -> Prior {
+    pub(crate) fn at(&self, theta: &[f64]) -> Prior {
         match (self.learn, theta) {
             (Learn::Variance, [log, ..]) => Prior { mean: 0.0, variance: log.exp() },
             (Learn::Both, [mean, log, ..]) => Prior { mean: *mean, variance: log.exp() },
@@ -85,7 +85,7 @@ impl Options {
 
 /// Sums over weights of m - x and (m - x)^2.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Moments {
+pub(crate) struct Moments {
     excess: f64,
     squares: f64,
 }
@@ -100,7 +100,7 @@ impl Moments {
 
 impl Learn {
     /// The names of theta's components.
-    pub(super) fn names(self) -> &'static [&'static str] {
+    pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Learn::Mean => &["theta"],
             Learn::Variance => &["log_variance"],
@@ -109,12 +109,12 @@ impl Learn {
     }
 
     /// Whether V is learnt.
-    pub(super) fn variance(self) -> bool {
+    pub(crate) fn variance(self) -> bool {
         self != Learn::Mean
     }
 
     /// The theta-gradient for so many weights with these moments.
-    pub(super) fn score(self, moments: Moments, count: f64, precision: f64, out: &mut [f64]) {
+    pub(crate) fn score(self, moments: Moments, count: f64, precision: f64, out: &mut [f64]) {
         let of_log = 0.5 * (precision * moments.squares - count);
         match (self, out) {
             (Learn::Mean, [m, ..]) => *m = precision * moments.excess,
@@ -125,7 +125,7 @@ impl Learn {
     }
 
     /// The theta-Hessian for so many weights with these moments.
-    pub(super) fn hessian(self, moments: Moments, count: f64, variance: f64, out: &mut [f64]) {
+    pub(crate) fn hessian(self, moments: Moments, count: f64, variance: f64, out: &mut [f64]) {
         let of_log = -moments.squares / (2.0 * variance);
         match (self, out) {
             (Learn::Mean, [m, ..]) => *m = -count / variance,

@@ -36,7 +36,8 @@ pub(super) struct Rows<F> {
     w: Vec<Line>,
     /// Where each given row went, if any were merged.
     places: Option<Vec<u32>>,
-    precision: std::marker::PhantomData<F>,
+    /// The weights of the given rows, if they have any.
+    of_rows: Option<Vec<F>>,
 }
 
 /// Some vectors of rows.
@@ -58,12 +59,14 @@ const SAMPLE: usize = 1 << 16;
 
 impl<F: Real> Rows<F> {
     /// Packs row-major features, with a last column of ones for an intercept.
-    pub fn new(features: &[f64], labels: &[u8], intercept: bool) -> Self {
+    /// A row counts once, or as often as its weight says.
+    pub fn new(features: &[f64], labels: &[u8], weights: Option<&[f64]>, intercept: bool) -> Self {
         let given = labels.len();
         let d = features.len() / given.max(1);
         let columns = d + usize::from(intercept);
         let row = |i: usize| &features[i * d..(i + 1) * d];
-        let (firsts, counts, places) = merge(given, |i| (cast_slice(row(i)), labels[i]));
+        let weight = |i: usize| weights.map_or(1.0, |weights| weights[i]);
+        let (firsts, counts, places) = merge(given, |i| (cast_slice(row(i)), labels[i]), weight);
         let lanes = lanes::<F>();
         let vectors = firsts.len().div_ceil(lanes);
         let mut rows = Rows {
@@ -74,7 +77,7 @@ impl<F: Real> Rows<F> {
             g: vec![Line::zeroed(); lines::<F>(vectors * columns * lanes)],
             w: vec![Line::zeroed(); lines::<F>(vectors * lanes)],
             places,
-            precision: std::marker::PhantomData,
+            of_rows: weights.map(|weights| weights.iter().map(|w| F::of(*w)).collect()),
         };
         if rows.g.len() * size_of::<Line>() > MANY_BYTES {
             let chunks = (rows.nanoseconds() / CHUNK_NANOSECONDS) as usize;
@@ -88,7 +91,7 @@ impl<F: Real> Rows<F> {
             for (column, f) in row(first).iter().chain(ones).enumerate() {
                 g[index(place, column, columns, lanes)] = F::of(sign * std::f64::consts::LOG2_E * f);
             }
-            w[place] = F::of(f64::from(count));
+            w[place] = F::of(count);
         }
         rows
     }
@@ -166,15 +169,19 @@ impl<F: Real> Rows<F> {
             g[..len * columns].fill(F::of(0.0));
             w[..len].fill(F::of(0.0));
             for (to, &row) in batch.iter().enumerate() {
-                let row = row as usize;
-                let from = self.places.as_ref().map_or(row, |places| places[row] as usize);
+                let from = self.place(row as usize);
                 for column in 0..columns {
                     g[index(to, column, columns, lanes)] = all[index(from, column, columns, lanes)];
                 }
-                w[to] = F::of(1.0);
+                w[to] = self.of_rows.as_ref().map_or(F::of(1.0), |weights| weights[row as usize]);
             }
             add_sums(sum, View { g: &g[..len * columns], w: &w[..len], columns }, x, out);
         }
+    }
+
+    /// Where a given row went.
+    pub fn place(&self, row: usize) -> usize {
+        self.places.as_ref().map_or(row, |places| places[row] as usize)
     }
 
     /// The column of the first number that is not finite in this precision.
@@ -189,9 +196,13 @@ fn index(row: usize, column: usize, columns: usize, lanes: usize) -> usize {
     (row / lanes * columns + column) * lanes + row % lanes
 }
 
-/// The first of each group of equal rows, the groups' sizes, and each row's group unless it is the row itself.
-fn merge<'a>(rows: usize, row: impl Fn(usize) -> (&'a [u8], u8)) -> (Vec<usize>, Vec<u32>, Option<Vec<u32>>) {
-    let unmerged = || ((0..rows).collect(), vec![1; rows], None);
+/// The first of each group of equal rows, the groups' weights, and each row's group unless it is the row itself.
+fn merge<'a>(
+    rows: usize,
+    row: impl Fn(usize) -> (&'a [u8], u8),
+    weight: impl Fn(usize) -> f64,
+) -> (Vec<usize>, Vec<f64>, Option<Vec<u32>>) {
+    let unmerged = || ((0..rows).collect(), (0..rows).map(&weight).collect(), None);
     let mut groups = HashMap::new();
     let (mut firsts, mut counts, mut places) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..rows {
@@ -202,9 +213,9 @@ fn merge<'a>(rows: usize, row: impl Fn(usize) -> (&'a [u8], u8)) -> (Vec<usize>,
         let group = *groups.entry(row(i)).or_insert(firsts.len());
         if group == firsts.len() {
             firsts.push(i);
-            counts.push(0);
+            counts.push(0.0);
         }
-        counts[group] += 1;
+        counts[group] += weight(i);
         places.push(group as u32);
     }
     if firsts.len() == rows { unmerged() } else { (firsts, counts, Some(places)) }

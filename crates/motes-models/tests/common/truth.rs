@@ -82,6 +82,7 @@ pub fn correlated() -> Classification {
         labels,
         target: "y".into(),
         classes: vec!["no".into(), "yes".into()],
+        weights: None,
         rows_dropped: 0,
     }
 }

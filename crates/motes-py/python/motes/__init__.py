@@ -21,7 +21,7 @@ from ._core import __version__
 from ._errors import DivergedError, VerdictError, VerdictWarning
 from ._fit import fit, load, resume
 from ._generator import Generator, GeneratorFit
-from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression
+from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression, MultinomialRegression
 from ._own import Check, Checks, Model, check_model
 from ._registry import ModelInfo, Option, models
 from ._replicates import Replicates
@@ -40,6 +40,7 @@ __all__ = [
     "LogisticRegression",
     "Model",
     "ModelInfo",
+    "MultinomialRegression",
     "Option",
     "Replicates",
     "Step",

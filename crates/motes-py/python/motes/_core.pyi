@@ -20,6 +20,7 @@ class Problem:
         classes: List[str],
         names: List[str],
         target: str,
+        weights: Optional[NDArray[np.float64]],
     ) -> Problem: ...
     @staticmethod
     def of_images(model: str, idx: bytes, channels: int, labels: Optional[List[int]]) -> Problem: ...
@@ -73,7 +74,8 @@ class Run:
         levels: List[Optional[List[str]]],
         particles: NDArray[np.float64],
         unknown: bool,
-    ) -> NDArray[np.float64]: ...
+        level: float,
+    ) -> Tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
 class Painter:
     def __init__(self, run: Run, given: bool, labels: Optional[List[int]]) -> None: ...

@@ -127,7 +127,7 @@ def fit(
 
     Parameters
     ----------
-    model : Model, Hierarchical, LogisticRegression, BayesianNeuralNetwork or Generator
+    model : Model, Hierarchical, LogisticRegression, MultinomialRegression, BayesianNeuralNetwork or Generator
         The model with its data.
     algorithm : str, optional
         {algorithms}. Each says what it

@@ -177,6 +177,8 @@ class LogisticRegression(_Builtin):
         The seed of that split.
     feature_names : sequence of str, optional
         A name per feature.
+    weights : array_like, shape (rows,), optional
+        How often each row counts, 0 or more; test metrics count each test row once.
 
     Examples
     --------
@@ -202,13 +204,15 @@ class LogisticRegression(_Builtin):
         split_seed: int = 0,
         feature_names: Sequence[str] | None = None,
         reference: Mapping[str, Any] | None = None,
+        weights: Any = None,
     ) -> None:
         settings = {
             "prior_variance": None if prior_variance is None else finite("prior_variance", prior_variance),
             "learn": learn,
             "intercept": flag("intercept", intercept),
         }
-        _of_rows(self, X, y, 2, settings, standardize, test_fraction, split_seed, feature_names, reference)
+        named = (feature_names, reference, weights)
+        _of_rows(self, X, y, 2, settings, standardize, test_fraction, split_seed, *named)
 
     @classmethod
     def from_csv(
@@ -225,6 +229,7 @@ class LogisticRegression(_Builtin):
         learn: str | None = None,
         intercept: bool = True,
         reference: Mapping[str, Any] | None = None,
+        weights: str | None = None,
     ) -> "LogisticRegression":
         """The model of a CSV file, read as ``motes fit logistic --data`` reads it.
 
@@ -242,11 +247,14 @@ class LogisticRegression(_Builtin):
             As on the command line, whose defaults they have.
         reference : mapping, optional
             As for the class itself.
+        weights : str, optional
+            The column of the rows' weights.
         """
         return cls._of_settings(
             {"drop": list(drop), **_references(reference)},
             data=_absolute(path),
             target=target,
+            weights=weights,
             test=None if test is None else _absolute(test),
             test_fraction=test_fraction,
             split_seed=split_seed,
@@ -277,6 +285,86 @@ class LogisticRegression(_Builtin):
         if "standardize" in settings:
             settings["no_standardize"] = not flag("standardize", settings.pop("standardize"))
         return cls._of_settings(**settings)
+
+
+class MultinomialRegression(_Builtin):
+    """Empirical-Bayes regression for several classes: softmax, weights ~ N(0, V), and log V is learnt.
+
+    The weights of a feature add up to 0 over the classes, for a shift of all of them moves no probability; what a fit
+    moves are their contrasts, and :attr:`Fit.coefficients` are those of each class.
+
+    Parameters
+    ----------
+    X : array_like, shape (rows, features)
+        The features.
+    y : array_like, shape (rows,)
+        Labels of 2 to 20 classes, or of up to 256 with 5 rows for each.
+    intercept : bool
+        Whether each class has an intercept, with its own prior N(0, 100).
+    standardize, test_fraction, split_seed, feature_names, reference, weights
+        As for :class:`LogisticRegression`.
+
+    Examples
+    --------
+    >>> import motes, numpy as np
+    >>> X = np.array([[-1.0], [-0.9], [0.0], [0.1], [1.0], [1.1]])
+    >>> model = motes.MultinomialRegression(X, ["low", "low", "mid", "mid", "high", "high"])
+    >>> model
+    MultinomialRegression(d_theta=1, d_x=4)
+    """
+
+    _model = "multinomial"
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        intercept: bool = True,
+        standardize: bool = True,
+        test_fraction: float = 0.0,
+        split_seed: int = 0,
+        feature_names: Sequence[str] | None = None,
+        reference: Mapping[str, Any] | None = None,
+        weights: Any = None,
+    ) -> None:
+        settings = {"no_intercept": not flag("intercept", intercept)}
+        named = (feature_names, reference, weights)
+        _of_rows(self, X, y, 256, settings, standardize, test_fraction, split_seed, *named)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | os.PathLike[str],
+        target: str | None = None,
+        drop: Sequence[str] = (),
+        *,
+        test: str | os.PathLike[str] | None = None,
+        test_fraction: float | None = None,
+        split_seed: int | None = None,
+        standardize: bool = True,
+        intercept: bool = True,
+        reference: Mapping[str, Any] | None = None,
+        weights: str | None = None,
+    ) -> "MultinomialRegression":
+        """The model of a CSV file, read as ``motes fit multinomial --data`` reads it.
+
+        Parameters
+        ----------
+        path, target, drop, test, test_fraction, split_seed, standardize, intercept, reference, weights
+            As for :meth:`LogisticRegression.from_csv`.
+        """
+        return cls._of_settings(
+            {"drop": list(drop), **_references(reference)},
+            data=_absolute(path),
+            target=target,
+            weights=weights,
+            test=None if test is None else _absolute(test),
+            test_fraction=test_fraction,
+            split_seed=split_seed,
+            no_standardize=not flag("standardize", standardize),
+            no_intercept=not flag("intercept", intercept),
+        )
 
 
 class BayesianNeuralNetwork(_Builtin):
@@ -420,6 +508,7 @@ def _of_rows(
     split_seed: int,
     feature_names: Sequence[str] | None,
     reference: Mapping[str, Any] | None,
+    weights: Any = None,
 ) -> None:
     if feature_names is None and hasattr(X, "columns"):
         feature_names = list(X.columns)
@@ -436,5 +525,7 @@ def _of_rows(
         **settings,
     }
     text = json.dumps({**_references(reference), **table_of(settings, options_of(model._model))})
-    model._problem = Problem.of_rows(model._model, text, features, levels, labels, words, columns, target)
+    counts = None if weights is None else _arrays.numbers("weights", weights, 1)
+    given = (features, levels, labels, words, columns, target, counts)
+    model._problem = Problem.of_rows(model._model, text, *given)
     model.classes = classes

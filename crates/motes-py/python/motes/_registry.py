@@ -94,7 +94,7 @@ def models() -> dict[str, ModelInfo]:
     --------
     >>> import motes
     >>> sorted(motes.models())
-    ['bnn', 'generator', 'hierarchical', 'logistic']
+    ['bnn', 'generator', 'hierarchical', 'logistic', 'multinomial']
     >>> motes.models()["logistic"].options["prior_variance"].kind
     'number'
     """

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import flag, place
-from ._result import Asked, Fit, asked, tell_verdict
+from ._result import Asked, Fit, asked, columns_of_coefficients, tell_verdict
 from ._run import How, Step, attended, how_of, warn_of
 
 
@@ -210,9 +210,14 @@ class Replicates(Sequence[Fit]):
         tell_verdict(longer, strict)
         return longer
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    @property
+    def coefficients(self) -> dict[str, np.ndarray] | None:
+        """The coefficients of a regression over the replicates that agree; see :attr:`Fit.coefficients`."""
+        return columns_of_coefficients(self._summary["coefficients"])
+
+    def predict_proba(self, X: Any, unknown: str | None = None) -> np.ndarray:
         """Class probabilities averaged over the replicates that agree; see :meth:`Fit.predict_proba`."""
-        return np.mean([fit.predict_proba(X) for fit in self.agreeing], axis=0)
+        return np.mean([fit.predict_proba(X, unknown) for fit in self.agreeing], axis=0)
 
     def summary(self) -> str:
         """Estimates over the replicates that agree, a line for each replicate, and the verdict, as a table to print."""

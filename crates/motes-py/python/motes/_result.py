@@ -229,6 +229,21 @@ class Fit(Ran):
         return self._summary["metrics"]
 
     @property
+    def coefficients(self) -> dict[str, np.ndarray] | None:
+        """The coefficients of a regression, the columns of coefficients.csv: ``pandas.DataFrame(fit.coefficients)`` is a table.
+
+        ``name``, ``mean``, ``sd``, ``low`` and ``high`` (the interval at the fit's level), ``total_sd`` with theta's uncertainty
+        and ``sign_probability`` are on the scale of the columns of X; those that begin with ``standardised_`` are for
+        features of mean 0 and standard deviation 1. Several classes have a column ``class``. None for other models.
+        """
+        return columns_of_coefficients(self._summary["coefficients"])
+
+    @property
+    def test(self) -> dict[str, Any] | None:
+        """How a classifier told test rows apart: ``confusion``, the corners of the ``roc`` curve, and ``calibration``."""
+        return self._summary["test"]
+
+    @property
     def scalars(self) -> dict[str, float] | None:
         """What the model wants in the trace, by name, as means over the last pass over all groups, if it wants anything."""
         return self._summary["scalars"]
@@ -351,6 +366,28 @@ class Fit(Ran):
         >>> bool(yes > no)
         True
         """
+        return self._predicted(X, unknown, self._summary["level"])[0]
+
+    def predict_interval(self, X: Any, level: float | None = None, unknown: str | None = None) -> np.ndarray:
+        """How sure the probability of each row's likeliest class is: an interval over the particles.
+
+        Parameters
+        ----------
+        X, unknown
+            As for :meth:`predict_proba`.
+        level : float, optional
+            The share of particles whose probability lies in between; by default that of the fit, 0.95.
+
+        Returns
+        -------
+        numpy.ndarray, shape (rows, 2)
+        """
+        level = self._summary["level"] if level is None else finite("level", level)
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level is {level}; give a number between 0 and 1, such as 0.95")
+        return self._predicted(X, unknown, level)[1]
+
+    def _predicted(self, X: Any, unknown: str | None, level: float) -> tuple[np.ndarray, np.ndarray]:
         classes = self._run.problem.classes()
         if classes is None:
             raise ValueError(f"the model {self._run.problem.name} predicts no classes; fit a classifier")
@@ -360,12 +397,12 @@ class Fit(Ran):
         X = _arrays.by_name("X", X, [name for name, _ in wanted])
         features, levels = _arrays.columns("X", X, [is_category for _, is_category in wanted])
         clouds = np.ascontiguousarray(self._posterior[self._summary["predict_with"]], dtype=np.float64)
-        flat = self._run.predict(features, levels, clouds, unknown is not None)
+        flat, intervals = self._run.predict(features, levels, clouds, unknown is not None, level)
         probabilities = flat.reshape(len(features), len(classes))
         if not np.isfinite(probabilities).all():
             row = int(np.argmin(np.isfinite(probabilities).all(axis=1)))
             raise ValueError(f"X has features in row {row} that are too large to predict from; correct them")
-        return probabilities
+        return probabilities, intervals.reshape(len(features), 2)
 
     def plot(self, **options: Any) -> Any:
         """Draws the trace of theta and the posterior of the first latent coordinates; needs matplotlib.
@@ -425,6 +462,29 @@ class Fit(Ran):
             f"<div>{html.escape(self._head())}</div><table><thead><tr>{head}</tr></thead>"
             f"<tbody>{''.join(rows)}</tbody></table>{lines}"
         )
+
+
+def columns_of_coefficients(rows: list[dict[str, Any]] | None) -> dict[str, np.ndarray] | None:
+    """Columns of coefficients from the rows of a summary."""
+    if rows is None:
+        return None
+    columns: dict[str, list[Any]] = {}
+
+    def put(name: str, value: Any) -> None:
+        columns.setdefault(name, []).append(math.nan if value is None else value)
+
+    for row in rows:
+        if row["class"] is not None:
+            put("class", row["class"])
+        put("name", row["name"])
+        for prefix, effect in (("", row), ("standardised_", row["standardised"])):
+            low, high = effect["interval"] or (None, None)
+            for name, value in (("mean", effect["mean"]), ("sd", effect["sd"]), ("low", low), ("high", high)):
+                put(prefix + name, value)
+            put(prefix + "total_sd", effect["total_sd"])
+            if not prefix:
+                put("sign_probability", row["sign_probability"])
+    return {name: np.array(values) for name, values in columns.items()}
 
 
 def _digits(value: float) -> str:

@@ -71,6 +71,9 @@ pub struct Diagnostics {
     pub posterior_error: Option<f64>,
 }
 
+/// What auto says of a likelihood that it finds no maximum of.
+const NO_MAXIMUM: [&str; 5] = ["weakly-identified", "flat", "not-reached", "poor-mixing", "boundary"];
+
 impl Diagnostics {
     /// Judges a finished (or interrupted) run, with what an adjusted pass at its estimate tells if there was one.
     pub fn of<F: Real>(
@@ -85,6 +88,11 @@ impl Diagnostics {
                 rescale(model, settings, state).filter(|_| auto.found().verdict.is_some())
             {
                 (diagnostics.verdict, diagnostics.advice) = (verdict.into(), Some(advice));
+            }
+            // Where no maximum was found, and the model knows that there may be none, that is why.
+            let found = auto.found().verdict.filter(|verdict| NO_MAXIMUM.contains(verdict));
+            if let Some(why) = found.and_then(|_| model.boundary()) {
+                (diagnostics.verdict, diagnostics.advice) = ("boundary".into(), Some(why));
             }
             return diagnostics;
         }

@@ -129,6 +129,8 @@
         const path = line.x.map((x, i) => `${i ? "L" : "M"}${sx(x).toFixed(1)} ${far(line.y[i]).toFixed(1)}`).join("");
         if (line.area) add(inside, "path", { class: "area", fill: line.colour, d: `${path}L${sx(line.x[line.x.length - 1])} ${sy(y0)}L${sx(line.x[0])} ${sy(y0)}Z` });
         add(inside, "path", { class: "line", stroke: line.colour, "stroke-width": line.width || 1.25, "stroke-dasharray": line.dash || "none", d: path });
+        const largest = line.sizes && Math.max(...line.sizes);
+        line.sizes?.forEach((size, i) => add(inside, "circle", { class: "dot", cx: sx(line.x[i]), cy: sy(line.y[i]), r: 3 + 6 * Math.sqrt(size / largest), fill: line.colour }));
       }
       for (const band of (spec.bands || []).filter((b) => b.text && clip(b.to) - clip(b.from) > 8 + 7 * b.text.length)) {
         add(plot, "text", { class: "inside", x: clip(band.to) - 8, y: height - m.bottom - 8, "text-anchor": "end" }, band.text);
@@ -380,6 +382,82 @@
     });
   };
 
+  // Intervals below each other, the strongest on top. Rows are read with the arrow keys.
+  const forestChart = (host) => {
+    const { rows, of } = data.runs[0].coefficients;
+    const level = percent(data.runs[0].level);
+    const readout = add(host, "output", { class: "readout", "aria-live": "polite" });
+    const box = add(host, "div");
+    const says = (r) => `${r.name}: ${significant(r.mean, 3)}, ${level} in ${significant(r.interval[0], 3)} to ${significant(r.interval[1], 3)}`;
+    const idle = `Coefficients of standardised features with ${level} intervals${of > rows.length ? `: the ${rows.length} largest of ${whole(of)}` : ", largest first"}`;
+    let chosen = null, seen = 0;
+    const draw = () => {
+      const width = printing ? 640 : Math.max(240, Math.round(host.clientWidth || 640));
+      const most = Math.max(6, Math.floor(width / 26));
+      const names = rows.map((r) => shorten(r.name, most));
+      const left = 14 + 7 * Math.max(4, ...names.map((n) => n.length)), right = 14, step = 22, top = 6;
+      const height = top + step * rows.length + 28;
+      box.replaceChildren();
+      const plot = add(box, "svg", { class: "plot forest", viewBox: `0 0 ${width} ${height}`, tabindex: "0", role: "img", "aria-label": `${idle}. Up and down arrow keys read them.` });
+      const low = Math.min(0, ...rows.map((r) => r.interval[0])), high = Math.max(0, ...rows.map((r) => r.interval[1]));
+      const sx = (x) => left + (x - low) / (high - low || 1) * (width - left - right);
+      const scale = ticks(low, high, (width - left) / 90);
+      scale.at.forEach((t) => {
+        add(plot, "line", { class: t === 0 ? "level" : "grid", x1: sx(t), x2: sx(t), y1: top, y2: height - 24 });
+        add(plot, "text", { x: sx(t), y: height - 8, "text-anchor": "middle" }, tickText(t, scale.decimals));
+      });
+      rows.forEach((r, i) => {
+        const y = top + step * (i + 0.5);
+        const sure = r.interval[0] > 0 || r.interval[1] < 0;
+        add(plot, "text", { class: i === chosen ? "name chosen" : "name", x: left - 8, y: y + 4, "text-anchor": "end" }, names[i]);
+        add(plot, "line", { class: "line", stroke: sure ? colour(0) : "var(--faint)", "stroke-width": i === chosen ? 4 : 2.25, x1: sx(r.interval[0]), x2: Math.max(sx(r.interval[0]) + 1, sx(r.interval[1])), y1: y, y2: y });
+        add(plot, "circle", { class: "dot", cx: sx(r.mean), cy: y, r: 4.5, fill: sure ? colour(0) : "var(--faint)" });
+      });
+      const choose = (i) => { if (i !== chosen) { chosen = i; const had = document.activeElement === plot; draw(); if (had) box.firstChild.focus(); } };
+      plot.addEventListener("pointermove", (event) => {
+        const rect = plot.getBoundingClientRect();
+        const i = Math.floor(((event.clientY - rect.top) * height / rect.height - top) / step);
+        choose(i >= 0 && i < rows.length ? i : null);
+      });
+      plot.addEventListener("pointerleave", () => choose(null));
+      plot.addEventListener("keydown", (event) => {
+        const now = chosen === null ? -1 : chosen;
+        const moves = { ArrowDown: now + 1, ArrowUp: now - 1, Home: 0, End: rows.length - 1 };
+        if (event.key === "Escape") choose(null);
+        else if (event.key in moves) { event.preventDefault(); choose(Math.min(rows.length - 1, Math.max(0, moves[event.key]))); }
+      });
+      readout.textContent = chosen === null ? idle : says(rows[chosen]);
+    };
+    new ResizeObserver(() => { if (!printing && host.clientWidth !== seen) { seen = host.clientWidth; draw(); } }).observe(host);
+    seen = host.clientWidth;
+    draw();
+    charts.push(draw);
+  };
+
+  const diagonal = { x: [0, 1], y: [0, 1], colour: "var(--faint)", width: 1, dash: "4 3", label: "" };
+  const rocChart = (host) => {
+    const { roc } = data.runs[0].test;
+    const auc = data.runs[0].metrics.auc;
+    chart(host, () => ({
+      lines: [{ x: roc.map((p) => p[0]), y: roc.map((p) => p[1]), colour: colour(0), width: 2, label: "recognised", area: true }, { ...diagonal, label: "chance" }],
+      xRange: [0, 1], yRange: [0, 1], xLabel: "others taken for it", yLabel: `${host.dataset.name} recognised`,
+      xText: (x) => `false alarms ${significant(x, 3)}`, idle: `ROC curve: area ${significant(auc, 4)}`,
+      label: `ROC curve of ${host.dataset.name}; the area under it is ${significant(auc, 4)}. Arrow keys move along it.`,
+      keys: [{ text: "ROC", colour: colour(0), width: 2 }, { text: "chance", colour: "var(--faint)", width: 1, dash: "4 3" }],
+    }));
+  };
+  const calibrationChart = (host) => {
+    const bins = data.runs[0].test.calibration;
+    chart(host, () => ({
+      lines: [{ x: bins.map((b) => b.predicted), y: bins.map((b) => b.observed), colour: colour(0), width: 2, label: "came true", sizes: bins.map((b) => b.rows) }, { ...diagonal, label: "calibrated" }],
+      xRange: [0, 1], yRange: [0, 1], xLabel: "predicted probability", yLabel: `share of ${host.dataset.name}`,
+      xText: (x) => { const b = bins[nearest(bins.map((b) => b.predicted), x)]; return `predicted ${significant(b.predicted, 3)}, ${whole(b.rows)} row${b.rows === 1 ? "" : "s"}`; },
+      idle: "Calibration: larger points stand for more rows",
+      label: `Calibration of the probability of ${host.dataset.name} in ${bins.length} bins. Arrow keys move along it.`,
+      keys: [{ text: "observed", colour: colour(0), width: 2 }, { text: "calibrated", colour: "var(--faint)", width: 1, dash: "4 3" }],
+    }));
+  };
+
   const hidden = new Set();
   const overlays = [];
   const overlayChart = (host) => {
@@ -438,7 +516,7 @@
     overlays.push(draw);
   };
 
-  const kinds = { theta: thetaChart, scalar: scalarChart, density: densityChart, overlay: overlayChart };
+  const kinds = { theta: thetaChart, scalar: scalarChart, density: densityChart, overlay: overlayChart, forest: forestChart, roc: rocChart, calibration: calibrationChart };
   document.querySelectorAll("[data-chart]").forEach((host) => kinds[host.dataset.chart](host));
   document.querySelectorAll("[data-search]").forEach(search);
   document.querySelectorAll("table.runs tbody").forEach((body) => body.querySelectorAll(".key").forEach((cell, i) => {

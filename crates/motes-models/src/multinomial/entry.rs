@@ -1,0 +1,284 @@
+//! Multinomial regression as one of the models that are built in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use motes::algorithms::AUTO;
+use motes::printable::Number;
+use motes::sentence::foreign;
+use motes::settings::InitParticles;
+use motes::{Model, Settings};
+use serde_json::Value;
+
+use super::kernel::Contrasts;
+use super::predict::NewRows;
+use super::{INTERCEPT_VARIANCE, Multinomial, names};
+use crate::data::remember::{Remember, class_rows};
+use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
+use crate::data::{Classification, Coding, LabelledRows, MOST_CLASSES};
+use crate::options::{Flag, Table};
+use crate::registry::{
+    self, Defaults, Error, Given, Linear, Placed, Precision, Predicted, Predictor, Problem, read,
+};
+use crate::tally::predicted;
+
+/// The model's line in the table.
+pub struct Entry;
+
+const NAME: &str = "multinomial";
+
+crate::options! {
+    /// The data and the prior.
+    pub struct Options {
+        + rows: RowOptions,
+        "Data" {
+            /// Read the data from a CSV file with a header
+            data: PathBuf => "FILE";
+        }
+        "Model" {
+            /// Leave the intercepts out
+            no_intercept: bool => "BOOL";
+        }
+    }
+}
+
+impl registry::Entry for Entry {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "Empirical-Bayes regression for several classes: softmax, weights ~ N(0, V), V learnt"
+    }
+
+    fn flags(&self) -> &'static [Flag] {
+        Options::flags()
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults {
+            algorithm: &AUTO,
+            steps: 1000,
+            precision: Precision::F64,
+            // Weights that are all 0 would have no variance to learn.
+            init_particles: InitParticles::Prior,
+            ..Defaults::default()
+        }
+    }
+
+    fn names_data(&self) -> &'static [&'static str] {
+        &["data", "test", "test-fraction", "split-seed"]
+    }
+
+    fn gives_way(&self) -> &'static [(&'static [&'static str], &'static [&'static str])] {
+        rows::GIVES_WAY
+    }
+
+    fn load(&self, options: Table, given: Given) -> Result<Arc<dyn Problem>, Error> {
+        let options = Options::of(&options)?;
+        Ok(Arc::new(match given {
+            Given::Options => {
+                let Some(path) = &options.data else {
+                    return Err(
+                        "multinomial regression has no data of its own; name a CSV file with `data`".into()
+                    );
+                };
+                Regression::of(Source::of_table(path, read(path)?, &options.rows, MOST_CLASSES)?, options)?
+            }
+            Given::Rows(rows) => {
+                let given = Some(rows.clone());
+                Regression { given, ..Regression::of(Source::given(rows), options)? }
+            }
+            _ => return Err("multinomial regression takes rows with labels; give X and y".into()),
+        }))
+    }
+
+    fn predictor(&self, data: &Value) -> Result<Option<Box<dyn Predictor>>, String> {
+        let remember = Remember::read(NAME, data, 2..=MOST_CLASSES)?;
+        if remember.features.is_empty() || remember.hidden > 0 {
+            return Err("data does not describe the rows of a regression".into());
+        }
+        Ok(Some(Box::new(NewData(remember))))
+    }
+}
+
+/// The model with its rows.
+struct Regression {
+    train: Classification,
+    test: Classification,
+    options: Options,
+    sha256: String,
+    notes: Vec<String>,
+    remember: Remember,
+    /// Rows that were given in memory.
+    given: Option<LabelledRows>,
+    /// What came through pipes.
+    kept: Kept,
+}
+
+impl Regression {
+    fn of(source: Source, options: Options) -> Result<Self, Error> {
+        let intercept = !options.no_intercept.unwrap_or(false);
+        let mut notes = Vec::new();
+        let prepared = prepare(source, options.rows, &mut notes)?;
+        let (train, test) = (prepared.train, prepared.test);
+        let (inputs, classes) = (train.feature_names.len(), train.classes.len());
+        notes.push(format!(
+            "{} rows to train on, {} to test on, {inputs} features, {classes} classes",
+            train.rows(),
+            test.rows()
+        ));
+        let remember = Remember {
+            model: NAME.into(),
+            inputs,
+            hidden: 0,
+            target: train.target.clone(),
+            classes: train.classes.clone(),
+            features: train.feature_names.clone(),
+            columns: prepared.coding,
+            moments: prepared.moments,
+            intercept,
+            train_rows: train.rows(),
+            class_rows: class_rows(train.labels.iter().copied(), classes),
+            test_rows: test.rows(),
+            rows_dropped: train.rows_dropped,
+        };
+        if let Some(absent) = remember.class_rows.iter().position(|rows| *rows == 0) {
+            notes.push(format!(
+                "no row to train on is of class '{}', which only its prior knows",
+                foreign(&train.classes[absent])
+            ));
+        }
+        let options = Options { rows: prepared.options, data: options.data, no_intercept: Some(!intercept) };
+        let (sha256, kept) = (prepared.sha256, prepared.kept);
+        Ok(Regression { train, test, options, sha256, notes, remember, given: None, kept })
+    }
+
+    fn build(&self) -> Result<Multinomial, Error> {
+        Ok(Multinomial::new(&self.train, Some(&self.test), self.remember.intercept)?)
+    }
+}
+
+impl Problem for Regression {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn defaults(&self) -> Defaults {
+        registry::Entry::defaults(&Entry)
+    }
+
+    fn options(&self) -> Table {
+        self.options.table()
+    }
+
+    fn sha256(&self) -> Option<&str> {
+        self.given.is_none().then_some(&*self.sha256)
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn formula(&self) -> Vec<String> {
+        let Remember { target, moments, intercept, inputs, .. } = &self.remember;
+        let standardised = if moments.is_some() { "standardised features" } else { "features as they are" };
+        let sum = if *intercept { "b_k + sum_d w_kd f_d" } else { "sum_d w_kd f_d" };
+        let mut lines = vec![
+            format!("P({} = k) = softmax_k({sum}), f: {standardised}", foreign(target)),
+            format!("w_kd ~ N(0, exp(log_variance)) about their mean over k, d = 1, ..., {inputs}"),
+        ];
+        if *intercept {
+            lines.push(format!("b_k ~ N(0, {}) about their mean", Number(INTERCEPT_VARIANCE)));
+        }
+        lines
+    }
+
+    fn remember(&self) -> Option<Value> {
+        Some(crate::options::write(&self.remember))
+    }
+
+    fn single(&self, _: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {
+        Ok(Arc::new(self.build()?))
+    }
+
+    fn double(&self, _: &Settings) -> Result<Arc<dyn Model<f64>>, Error> {
+        Ok(Arc::new(self.build()?))
+    }
+
+    fn place(&self, dir: &Path) -> Result<Option<Placed>, Error> {
+        match &self.given {
+            Some(rows) => rows::placed(rows, dir).map(Some),
+            None => rows::place_kept(&self.kept, &self.sha256, dir),
+        }
+    }
+}
+
+/// Predictions from what a summary remembers.
+struct NewData(Remember);
+
+impl NewData {
+    /// The features with the intercept, if there is one.
+    fn per_contrast(&self) -> usize {
+        self.0.inputs + usize::from(self.0.intercept)
+    }
+}
+
+impl Predictor for NewData {
+    fn width(&self) -> usize {
+        self.per_contrast() * (self.0.classes.len() - 1)
+    }
+
+    fn inputs(&self) -> usize {
+        self.0.inputs
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.0.classes
+    }
+
+    fn columns(&self) -> &Coding {
+        &self.0.columns
+    }
+
+    fn coordinates(&self) -> Option<Vec<String>> {
+        Some(names(&self.0.features, self.0.intercept, self.0.classes.len()))
+    }
+
+    fn scale(&self, rows: &mut [f64]) {
+        if let Some(moments) = &self.0.moments {
+            moments.apply(rows);
+        }
+    }
+
+    fn predict(&self, particles: &[f64], rows: &[f64], level: f64) -> Result<Predicted, Error> {
+        let (inputs, intercept, classes) = (self.0.inputs, self.0.intercept, self.0.classes.len());
+        let packed = |features: &[f64]| NewRows::new(features, inputs, intercept, classes);
+        Ok(predicted((rows, inputs), (particles, particles.len() / self.width()), classes, level, packed))
+    }
+
+    /// Those of each class are sums over its contrasts.
+    fn coefficients(&self) -> Option<Vec<Linear>> {
+        let (columns, classes) = (self.per_contrast(), self.0.classes.len());
+        let contrasts = Contrasts::new(classes);
+        let spread = |terms: &[(usize, f64)], k: usize| -> Vec<(usize, f64)> {
+            let of_contrast = |(j, h): (usize, &f64)| {
+                terms.iter().map(|(i, by)| (j * columns + i, h * by)).collect::<Vec<_>>()
+            };
+            let weights = contrasts.of(k).iter().enumerate().filter(|(_, h)| **h != 0.0);
+            weights.flat_map(of_contrast).collect()
+        };
+        let of_class =
+            |k: usize| self.0.coefficients().into_iter().map(move |linear| (k, linear)).collect::<Vec<_>>();
+        let all = (0..classes).flat_map(of_class);
+        Some(
+            all.map(|(k, linear)| Linear {
+                class: Some(self.0.classes[k].clone()),
+                original: spread(&linear.original, k),
+                standardised: spread(&linear.standardised, k),
+                ..linear
+            })
+            .collect(),
+        )
+    }
+}
