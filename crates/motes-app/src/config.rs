@@ -148,7 +148,7 @@ impl Config {
     pub fn make_absolute(&mut self) -> Result<(), Error> {
         let mut trouble = Ok(());
         self.each_file(|file| match std::path::absolute(&*file) {
-            Ok(path) => *file = path,
+            Ok(path) => *file = text::resolved(&path).unwrap_or(path),
             Err(e) => trouble = Err(format!("cannot use {}: {e}; check the path", foreign_path(file)).into()),
         });
         trouble

@@ -101,7 +101,7 @@ pub fn relative_to(file: &Path, dir: &Path) -> Option<PathBuf> {
 }
 
 /// A path without links and dots in the part of its directory that is there.
-fn resolved(path: &Path) -> Option<PathBuf> {
+pub fn resolved(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let (mut there, mut rest) = (path.parent()?, vec![path.file_name()?]);
     loop {

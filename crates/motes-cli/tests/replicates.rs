@@ -90,7 +90,7 @@ fn replicates_are_runs_of_their_own_and_one_summary() {
 fn what_reads_runs_reads_replicates() {
     let place = Place::in_memory();
     place.quietly("fit logistic --replicates 2 --out all");
-    assert!(place.text("all/report.html").contains("2 runs"));
+    assert!(place.text("all/report.html").contains("2 replicates"));
     fs::remove_file(place.path("all/report.html")).unwrap();
     let done = place.motes("report all");
     assert_eq!((done.ok().out.trim(), place.path("all/report.html").exists()), ("all/report.html", true));

@@ -74,7 +74,7 @@ def test_several_classes(tmp_path):
     assert (low <= high).all() and (low <= p.max(axis=1) + 1e-12).all()
     loaded = motes.load(tmp_path / "run")
     np.testing.assert_array_equal(loaded.predict_proba(X), p)
-    with pytest.raises(ValueError, match="one class"):
+    with pytest.raises(ValueError, match="y has 1 class"):
         motes.MultinomialRegression(X, ["a"] * len(X))
 
 

@@ -76,7 +76,7 @@ def test_files_tell_what_a_fit_tells(tmp_path):
     assert fit.mc_error.tolist() == summary["theta"]["mc_error"] and fit.mc_error[0] > 0
     assert any(f" {fit.mc_error[0]:.{digits}f}" in fit.summary() for digits in range(2, 7))
     assert fit.diagnostics["drift"] == summary["diagnostics"]["drift"]
-    assert fit.metrics == summary["metrics"] and list(fit.metrics) == ["test_error", "lppd"]
+    assert fit.metrics == summary["metrics"] and list(fit.metrics) == ["test_error", "baseline_error", "lppd", "brier", "auc"]
     assert summary["schema"] == 2 and summary["predict_with"] == "clouds"
     # A network predicts with its last cloud, unless draws stand for it.
     X = np.random.default_rng(2).normal(size=(40, 2))

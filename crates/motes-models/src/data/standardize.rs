@@ -17,14 +17,19 @@ pub struct Moments {
 impl Moments {
     /// The moments of row-major features; a feature that does not vary is an error.
     pub fn of(features: &[f64], names: &[String]) -> Result<Self, DataError> {
-        let mut moments = Moments { mean: Vec::new(), std: Vec::new() };
-        for (d, name) in names.iter().enumerate() {
-            let column = || features.iter().skip(d).step_by(names.len()).copied();
-            let n = column().len() as f64;
-            let first = column().next().unwrap_or(0.0);
-            let spread = column().fold(0.0f64, |s, v| s.max((v - first).abs()));
-            let largest = column().fold(0.0f64, |s, v| s.max(v.abs()));
-            if spread <= 8.0 * f64::EPSILON * largest {
+        let d = names.len().max(1);
+        let n = (features.len() / d) as f64;
+        let first: Vec<f64> = features.iter().take(d).copied().collect();
+        // Row by row for all columns: one column after the other would go through the memory once for each.
+        let (mut spread, mut largest) = (vec![0.0f64; d], vec![0.0f64; d]);
+        for row in features.chunks_exact(d) {
+            for (i, v) in row.iter().enumerate() {
+                spread[i] = spread[i].max((v - first[i]).abs());
+                largest[i] = largest[i].max(v.abs());
+            }
+        }
+        for ((name, spread), largest) in names.iter().zip(&spread).zip(&largest) {
+            if *spread <= 8.0 * f64::EPSILON * largest {
                 return Err(DataError(format!(
                     "column {} is constant, so it cannot be standardised; leave it out with {} or take features as they are with `no-standardize`",
                     quoted(name),
@@ -38,15 +43,25 @@ impl Moments {
                     drop_option([name.as_str()])
                 )));
             }
-            // Deviations from the first row, scaled by a power of two: no offset costs digits, no square overflows.
-            let unit = f64::from_bits(spread.to_bits() & f64::INFINITY.to_bits()).max(f64::MIN_POSITIVE);
-            let scaled = || column().map(|v| (v - first) / unit);
-            let mean = sum(scaled()) / n;
-            let variance = sum(scaled().map(|v| (v - mean) * (v - mean))) / n;
-            moments.mean.push(first + unit * mean);
-            moments.std.push(unit * variance.sqrt());
         }
-        Ok(moments)
+        // Deviations from the first row, scaled by a power of two: no offset costs digits, no square overflows.
+        let power = |spread: &f64| f64::from_bits(spread.to_bits() & f64::INFINITY.to_bits());
+        let unit: Vec<f64> = spread.iter().map(|spread| power(spread).max(f64::MIN_POSITIVE)).collect();
+        let mut sums = vec![Sum::default(); d];
+        for row in features.chunks_exact(d) {
+            row.iter().enumerate().for_each(|(i, v)| sums[i].add((v - first[i]) / unit[i]));
+        }
+        let mean: Vec<f64> = sums.iter().map(|sum| sum.value() / n).collect();
+        let mut squares = vec![Sum::default(); d];
+        for row in features.chunks_exact(d) {
+            for (i, v) in row.iter().enumerate() {
+                let away = (v - first[i]) / unit[i] - mean[i];
+                squares[i].add(away * away);
+            }
+        }
+        let of = |i: usize| (first[i] + unit[i] * mean[i], unit[i] * (squares[i].value() / n).sqrt());
+        let (mean, std) = (0..names.len()).map(of).unzip();
+        Ok(Moments { mean, std })
     }
 
     /// Standardises row-major features in place.
@@ -60,12 +75,20 @@ impl Moments {
 }
 
 /// A compensated sum: a million rows lose no digits.
-fn sum(values: impl Iterator<Item = f64>) -> f64 {
-    let (mut sum, mut lost) = (0.0f64, 0.0);
-    for v in values {
-        let new = sum + v;
-        lost += if sum.abs() >= v.abs() { (sum - new) + v } else { (v - new) + sum };
-        sum = new;
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    sum: f64,
+    lost: f64,
+}
+
+impl Sum {
+    fn add(&mut self, v: f64) {
+        let new = self.sum + v;
+        self.lost += if self.sum.abs() >= v.abs() { (self.sum - new) + v } else { (v - new) + self.sum };
+        self.sum = new;
     }
-    sum + lost
+
+    fn value(self) -> f64 {
+        self.sum + self.lost
+    }
 }

@@ -25,7 +25,7 @@ pub struct Entry;
 
 const NAME: &str = "logistic";
 /// Numbers up to which it is worth the time to look for weights that separate the classes.
-const SEPARATION: usize = 1 << 20;
+const SEPARATION: usize = 1 << 22;
 
 crate::options! {
     /// The data and the prior.
@@ -41,8 +41,7 @@ crate::options! {
             learn: Learn => "PART";
             /// V where it is not learnt [default: 5]
             prior_variance: f64 => "V";
-            /// Add an intercept with its own prior N(0, 100) [default: added, but not with the embedded data, where the prior
-            /// is N(0, V)]
+            /// Add an intercept with its own prior N(0, 100) [default: added, but not with the embedded data]
             intercept: bool => "BOOL";
             /// Leave the intercept out
             no_intercept: bool => "BOOL";
@@ -249,8 +248,7 @@ fn prior(options: &Options, embedded: bool) -> Result<Prior, Error> {
     };
     let standard = Prior::default();
     let prior_variance = options.prior_variance.unwrap_or(standard.prior_variance);
-    let intercept_variance = if embedded { prior_variance } else { standard.intercept_variance };
-    let prior = Prior { prior_variance, intercept, intercept_variance, learn };
+    let prior = Prior { prior_variance, intercept, learn, ..standard };
     prior.check()?;
     Ok(prior)
 }

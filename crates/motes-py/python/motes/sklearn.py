@@ -232,7 +232,8 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The likeliest class of each row."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[likeliest]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -15,6 +15,8 @@ use crate::{At, KeptClouds, Model, Real, State};
 
 /// In more dimensions than this, a Gaussian and a posterior hardly overlap.
 const MOST_DIMENSIONS: usize = 50;
+/// And beyond this many annealing takes longer than a fit, and seldom arrives.
+const MOST_ANNEALED: usize = 2000;
 /// Draws for each dimension that a Gaussian must be fitted to.
 const DRAWS_PER_DIMENSION: usize = 5;
 /// Proposals of a group at the most.
@@ -59,6 +61,11 @@ pub fn log_likelihood<F: Real>(
     let enough = n / 2 * clouds >= DRAWS_PER_DIMENSION * d;
     if n < 4 || n / 2 * clouds < 8 {
         return Err("too few draws of the posterior are kept to fit a Gaussian to".into());
+    }
+    if d > MOST_ANNEALED {
+        return Err(format!(
+            "a group has {d} latent variables, and annealed importance sampling reaches no further than {MOST_ANNEALED}"
+        ));
     }
     if d > MOST_DIMENSIONS || !enough {
         let (value, variance) = anneal(model, theta, draws, memory, n, seed)?;

@@ -72,7 +72,8 @@ pub struct Diagnostics {
 }
 
 /// What auto says of a likelihood that it finds no maximum of.
-const NO_MAXIMUM: [&str; 5] = ["weakly-identified", "flat", "not-reached", "poor-mixing", "boundary"];
+const NO_MAXIMUM: [&str; 7] =
+    ["weakly-identified", "flat", "not-reached", "poor-mixing", "boundary", "still-moving", "runaway"];
 
 impl Diagnostics {
     /// Judges a finished (or interrupted) run, with what an adjusted pass at its estimate tells if there was one.
