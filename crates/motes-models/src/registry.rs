@@ -13,6 +13,7 @@ use motes::{Algorithm, Model, ModelError, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::data::remember::Remember;
 use crate::data::{Coding, DataError, ImageSet, LabelledRows};
 use crate::options::{Flag, Table};
 use crate::{bnn, generator, hierarchical, logistic, multinomial};
@@ -186,14 +187,23 @@ pub trait Predictor: Send + Sync {
     /// The coordinates of a particle.
     fn width(&self) -> usize;
 
+    /// What is known of the data.
+    fn remember(&self) -> &Remember;
+
     /// The numbers that describe a row.
-    fn inputs(&self) -> usize;
+    fn inputs(&self) -> usize {
+        self.remember().inputs
+    }
 
     /// The classes, in the order of their probabilities.
-    fn classes(&self) -> &[String];
+    fn classes(&self) -> &[String] {
+        &self.remember().classes
+    }
 
     /// The columns that rows are made of; none for images.
-    fn columns(&self) -> &Coding;
+    fn columns(&self) -> &Coding {
+        &self.remember().columns
+    }
 
     /// The names of a particle's coordinates, where they follow from those of the columns.
     fn coordinates(&self) -> Option<Vec<String>> {
@@ -201,7 +211,11 @@ pub trait Predictor: Send + Sync {
     }
 
     /// Brings rows to the scale that the model was trained on.
-    fn scale(&self, rows: &mut [f64]);
+    fn scale(&self, rows: &mut [f64]) {
+        if let Some(moments) = &self.remember().moments {
+            moments.apply(rows);
+        }
+    }
 
     /// What particles say about rows, with intervals at a level.
     fn predict(&self, particles: &[f64], rows: &[f64], level: f64) -> Result<Predicted, Error>;

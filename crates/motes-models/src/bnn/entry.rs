@@ -143,7 +143,7 @@ impl Network {
             Some(bytes) if !data::looks_like_idx(&bytes) => {
                 refuse_options_of_images(&options)?;
                 let path = options.data.as_deref().unwrap_or(Path::new(""));
-                Network::of_rows(Source::of_table(path, bytes, &options.rows, MOST_CLASSES)?, options)
+                Network::of_rows(Source::of_table(path, bytes, &options.rows, None, MOST_CLASSES)?, options)
             }
             images => Network::of_images(images, options),
         }
@@ -374,22 +374,8 @@ impl Predictor for Inputs {
         (self.0.inputs + self.0.classes.len()) * self.0.hidden
     }
 
-    fn inputs(&self) -> usize {
-        self.0.inputs
-    }
-
-    fn classes(&self) -> &[String] {
-        &self.0.classes
-    }
-
-    fn columns(&self) -> &Coding {
-        &self.0.columns
-    }
-
-    fn scale(&self, rows: &mut [f64]) {
-        if let Some(moments) = &self.0.moments {
-            moments.apply(rows);
-        }
+    fn remember(&self) -> &Remember {
+        &self.0
     }
 
     fn predict(&self, particles: &[f64], rows: &[f64], level: f64) -> Result<Predicted, Error> {

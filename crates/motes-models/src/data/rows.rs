@@ -22,8 +22,6 @@ crate::options! {
             /// Levels that the others of a category are compared with; a column of numbers becomes a category [default: the
             /// first of each]
             reference: Vec<String> => "COL=LEVEL,...";
-            /// A column that says how often each row to train on counts [default: once]
-            weights: String => "COL";
             /// A CSV file to test on, standardised with the training moments
             test: PathBuf => "FILE";
             /// The fraction of rows to test on; 0 trains on everything [default: 0.2]
@@ -78,16 +76,22 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads labelled rows of two to `most` classes from a table of a file's bytes.
-    pub fn of_table(path: &Path, bytes: Vec<u8>, options: &RowOptions, most: usize) -> Result<Self, Error> {
-        let (all, sha256) = read_labelled(&bytes, &foreign_path(path), options, most)?;
+    /// Reads labelled rows of two to `most` classes from a table of a file's bytes; a column may say how often they count.
+    pub fn of_table(
+        path: &Path,
+        bytes: Vec<u8>,
+        options: &RowOptions,
+        weights: Option<&str>,
+        most: usize,
+    ) -> Result<Self, Error> {
+        let (all, sha256) = read_labelled(&bytes, &foreign_path(path), options, weights, most)?;
         let kept = if is_pipe(path) { vec![("data", TABLE, bytes)] } else { Vec::new() };
         Ok(Source { all, sha256, kept, whole: false })
     }
 
     /// The rows of embedded data.
     pub fn embedded(bytes: &[u8], name: &str, options: &RowOptions) -> Result<Self, Error> {
-        let (all, sha256) = read_labelled(bytes, name, options, 2)?;
+        let (all, sha256) = read_labelled(bytes, name, options, None, 2)?;
         Ok(Source { all, sha256, kept: Vec::new(), whole: true })
     }
 
@@ -102,6 +106,7 @@ fn read_labelled(
     bytes: &[u8],
     name: &str,
     options: &RowOptions,
+    weights: Option<&str>,
     most: usize,
 ) -> Result<(LabelledRows, String), Error> {
     std::thread::scope(|scope| {
@@ -110,7 +115,6 @@ fn read_labelled(
         let references = references(options, table.names())?;
         let categories: Vec<String> = references.into_iter().map(|r| r.column).collect();
         let mut drop = options.drop.clone().unwrap_or_default();
-        let weights = options.weights.as_deref();
         let position = weights.map(|column| table.position(column, "`weights`")).transpose()?;
         drop.extend(weights.map(String::from));
         let mut all = labelled(&table, options.target.as_deref(), &drop, &categories, most)?;

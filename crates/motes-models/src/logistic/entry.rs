@@ -14,7 +14,7 @@ use super::rows::Rows as Packed;
 use super::{Learn, Logistic, Options as Prior, mode, predict};
 use crate::data::remember::{Remember, class_rows};
 use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
-use crate::data::{Classification, Coding, LabelledRows, quoted, wisconsin};
+use crate::data::{Classification, LabelledRows, quoted, wisconsin};
 use crate::options::{Flag, Table};
 use crate::registry::{
     self, Defaults, Error, Given, Linear, Placed, Precision, Predicted, Predictor, Problem, read,
@@ -34,6 +34,8 @@ crate::options! {
         "Data" {
             /// Read the data from a CSV file with a header [default: embedded data]
             data: PathBuf => "FILE";
+            /// A column that says how often each row to train on counts [default: once]
+            weights: String => "COL";
         }
         "Model" {
             /// What to learn of the prior N(m 1, V I) of the weights: mean, variance or both; theta is m, log V or both, and m is
@@ -134,7 +136,10 @@ impl Regression {
     fn read(options: Options) -> Result<Self, Error> {
         let mut options = options;
         let source = match &options.data {
-            Some(path) => Source::of_table(path, read(path)?, &options.rows, 2)?,
+            Some(path) => Source::of_table(path, read(path)?, &options.rows, options.weights.as_deref(), 2)?,
+            None if options.weights.is_some() => {
+                return Err("`weights` names a column of your own data; give these with `data`".into());
+            }
             None => {
                 let drop = || wisconsin::DROP.iter().map(|s| s.to_string()).collect();
                 options.rows.drop = Some(options.rows.drop.unwrap_or_else(drop));
@@ -193,6 +198,7 @@ impl Regression {
         let options = Options {
             rows: prepared.options,
             data: options.data,
+            weights: options.weights,
             prior_variance: (prior.learn == Learn::Mean).then_some(prior.prior_variance),
             intercept: Some(prior.intercept),
             no_intercept: None,
@@ -326,27 +332,13 @@ impl Predictor for Rows {
         self.0.inputs + usize::from(self.0.intercept)
     }
 
-    fn inputs(&self) -> usize {
-        self.0.inputs
-    }
-
-    fn classes(&self) -> &[String] {
-        &self.0.classes
-    }
-
-    fn columns(&self) -> &Coding {
-        &self.0.columns
+    fn remember(&self) -> &Remember {
+        &self.0
     }
 
     fn coordinates(&self) -> Option<Vec<String>> {
         let intercept = self.0.intercept.then(|| "intercept".to_string());
         Some(self.0.features.iter().cloned().chain(intercept).collect())
-    }
-
-    fn scale(&self, rows: &mut [f64]) {
-        if let Some(moments) = &self.0.moments {
-            moments.apply(rows);
-        }
     }
 
     fn predict(&self, particles: &[f64], rows: &[f64], level: f64) -> Result<Predicted, Error> {

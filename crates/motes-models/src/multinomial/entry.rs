@@ -15,7 +15,7 @@ use super::predict::NewRows;
 use super::{INTERCEPT_VARIANCE, Multinomial, names};
 use crate::data::remember::{Remember, class_rows};
 use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
-use crate::data::{Classification, Coding, LabelledRows, MOST_CLASSES};
+use crate::data::{Classification, LabelledRows, MOST_CLASSES};
 use crate::options::{Flag, Table};
 use crate::registry::{
     self, Defaults, Error, Given, Linear, Placed, Precision, Predicted, Predictor, Problem, read,
@@ -34,6 +34,8 @@ crate::options! {
         "Data" {
             /// Read the data from a CSV file with a header
             data: PathBuf => "FILE";
+            /// A column that says how often each row to train on counts [default: once]
+            weights: String => "COL";
         }
         "Model" {
             /// Leave the intercepts out
@@ -83,7 +85,9 @@ impl registry::Entry for Entry {
                         "multinomial regression has no data of its own; name a CSV file with `data`".into()
                     );
                 };
-                Regression::of(Source::of_table(path, read(path)?, &options.rows, MOST_CLASSES)?, options)?
+                let weights = options.weights.as_deref();
+                let source = Source::of_table(path, read(path)?, &options.rows, weights, MOST_CLASSES)?;
+                Regression::of(source, options)?
             }
             Given::Rows(rows) => {
                 let given = Some(rows.clone());
@@ -149,7 +153,12 @@ impl Regression {
                 foreign(&train.classes[absent])
             ));
         }
-        let options = Options { rows: prepared.options, data: options.data, no_intercept: Some(!intercept) };
+        let options = Options {
+            rows: prepared.options,
+            data: options.data,
+            weights: options.weights,
+            no_intercept: Some(!intercept),
+        };
         let (sha256, kept) = (prepared.sha256, prepared.kept);
         Ok(Regression { train, test, options, sha256, notes, remember, given: None, kept })
     }
@@ -229,26 +238,12 @@ impl Predictor for NewData {
         self.per_contrast() * (self.0.classes.len() - 1)
     }
 
-    fn inputs(&self) -> usize {
-        self.0.inputs
-    }
-
-    fn classes(&self) -> &[String] {
-        &self.0.classes
-    }
-
-    fn columns(&self) -> &Coding {
-        &self.0.columns
+    fn remember(&self) -> &Remember {
+        &self.0
     }
 
     fn coordinates(&self) -> Option<Vec<String>> {
         Some(names(&self.0.features, self.0.intercept, self.0.classes.len()))
-    }
-
-    fn scale(&self, rows: &mut [f64]) {
-        if let Some(moments) = &self.0.moments {
-            moments.apply(rows);
-        }
     }
 
     fn predict(&self, particles: &[f64], rows: &[f64], level: f64) -> Result<Predicted, Error> {
