@@ -37,6 +37,31 @@ class _Builtin:
         table = {**lists, **table_of(settings, options_of(cls._model))}
         return cls._of(Problem.of_options(cls._model, json.dumps(table)))
 
+    @classmethod
+    def _of_table(
+        cls,
+        path: str | os.PathLike[str],
+        target: str | None,
+        drop: Sequence[str],
+        test: str | os.PathLike[str] | None,
+        test_fraction: float | None,
+        split_seed: int | None,
+        standardize: bool,
+        reference: Mapping[str, Any] | None,
+        **own: Any,
+    ) -> Any:
+        """A model of rows in a CSV file, with options of its own."""
+        return cls._of_settings(
+            {"drop": list(drop), **_references(reference)},
+            data=_absolute(path),
+            target=target,
+            test=None if test is None else _absolute(test),
+            test_fraction=test_fraction,
+            split_seed=split_seed,
+            no_standardize=not flag("standardize", standardize),
+            **own,
+        )
+
     @property
     def name(self) -> str:
         """The model's name, as on the command line."""
@@ -250,15 +275,10 @@ class LogisticRegression(_Builtin):
         weights : str, optional
             The column of the rows' weights.
         """
-        return cls._of_settings(
-            {"drop": list(drop), **_references(reference)},
-            data=_absolute(path),
-            target=target,
+        where = (path, target, drop, test, test_fraction, split_seed, standardize, reference)
+        return cls._of_table(
+            *where,
             weights=weights,
-            test=None if test is None else _absolute(test),
-            test_fraction=test_fraction,
-            split_seed=split_seed,
-            no_standardize=not flag("standardize", standardize),
             prior_variance=None if prior_variance is None else finite("prior_variance", prior_variance),
             learn=learn,
             intercept=flag("intercept", intercept),
@@ -354,17 +374,8 @@ class MultinomialRegression(_Builtin):
         path, target, drop, test, test_fraction, split_seed, standardize, intercept, reference, weights
             As for :meth:`LogisticRegression.from_csv`.
         """
-        return cls._of_settings(
-            {"drop": list(drop), **_references(reference)},
-            data=_absolute(path),
-            target=target,
-            weights=weights,
-            test=None if test is None else _absolute(test),
-            test_fraction=test_fraction,
-            split_seed=split_seed,
-            no_standardize=not flag("standardize", standardize),
-            no_intercept=not flag("intercept", intercept),
-        )
+        where = (path, target, drop, test, test_fraction, split_seed, standardize, reference)
+        return cls._of_table(*where, weights=weights, no_intercept=not flag("intercept", intercept))
 
 
 class BayesianNeuralNetwork(_Builtin):
@@ -431,16 +442,8 @@ class BayesianNeuralNetwork(_Builtin):
         hidden : int
             The number of hidden units.
         """
-        return cls._of_settings(
-            {"drop": list(drop)},
-            data=_absolute(path),
-            target=target,
-            hidden=hidden,
-            test=None if test is None else _absolute(test),
-            test_fraction=test_fraction,
-            split_seed=split_seed,
-            no_standardize=not flag("standardize", standardize),
-        )
+        where = (path, target, drop, test, test_fraction, split_seed, standardize, None)
+        return cls._of_table(*where, hidden=hidden)
 
     @classmethod
     def mnist(
