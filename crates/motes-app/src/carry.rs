@@ -306,6 +306,12 @@ pub fn summary<F: Real>(
     let mut summary = Summary::of(model, &job.settings, choices, state, seconds, assessed);
     summary.data = job.problem.remember();
     summary.formula = job.problem.formula();
+    // Rows count as often as their weights say.
+    let counted = summary.data.as_ref().and_then(|data| data["weights"][1].as_f64());
+    if let (Some(counted), Some(l)) = (counted, &mut summary.log_likelihood) {
+        l.n = Some(counted.round() as u64);
+        l.set_value(l.value, summary.d_theta);
+    }
     if let (Some(metrics), Some(error)) = (&mut summary.metrics, baseline(&summary.test, &summary.data)) {
         let after = metrics.0.iter().position(|(name, _)| name == "test_error").map_or(0, |i| i + 1);
         metrics.0.insert(after, ("baseline_error".into(), error));

@@ -189,6 +189,9 @@ pub fn rows(summary: &Summary) -> Option<String> {
         n => format!("{} rows {what}", thousands(&n.to_string())),
     };
     let mut parts = vec![counted(count("train_rows")?, "trained on")];
+    if let (Some(column), Some(sum)) = (data["weights"][0].as_str(), data["weights"][1].as_f64()) {
+        parts[0] += &format!(", which count {} times by {}", three_digits(sum), printable(column));
+    }
     parts.extend(
         count("test_rows").filter(|n| *n > 0).map(|n| format!("{} tested on", thousands(&n.to_string()))),
     );

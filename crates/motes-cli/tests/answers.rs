@@ -281,8 +281,7 @@ fn rows_count_as_often_as_a_column_says() {
     }
     place.write("weighted.csv", weighted);
     place.write("repeated.csv", repeated);
-    // As they are: moments are those of the rows, however often they count.
-    let how = "--no-standardize --test-fraction 0 --tolerance 0.02";
+    let how = "--test-fraction 0 --tolerance 0.02";
     place.bare(&format!("fit multinomial --data weighted.csv --weights n {how} --out a"));
     place.bare(&format!("fit multinomial --data repeated.csv {how} --out b"));
     let [a, b] = ["a", "b"].map(|run| summary(&place.path(run)));
@@ -291,6 +290,19 @@ fn rows_count_as_often_as_a_column_says() {
     assert!(apart < 4.0 * of(&a, "mc_error").hypot(of(&b, "mc_error")), "{apart}");
     let value = |json: &Value| number(&json["log_likelihood"]["value"]);
     assert!((value(&a) - value(&b)).abs() < 0.1, "{} {}", value(&a), value(&b));
+    assert_eq!(a["log_likelihood"]["n"], b["log_likelihood"]["n"]);
+    let moments = |json: &Value| numbers(&json["data"]["moments"]["std"]);
+    assert!(moments(&a).iter().zip(moments(&b)).all(|(a, b)| (a - b).abs() < 1e-9 * b), "{a} {b}");
+    let said = place.motes("compare a b --no-report").out;
+    assert!(said.contains("count rows differently"), "{said}");
+    place.refuses(
+        "fit multinomial --data weighted.csv --weights kind",
+        &["--weights", "'kind'", "is the target"],
+    );
+    place.refuses(
+        "fit bnn --data weighted.csv --weights n",
+        &["--weights belongs to the model logistic and multinomial"],
+    );
     place.write("wrong.csv", "n,x,y\n1,2,a\n-1,3,b\n1,1,a\n1,2,b\n");
     place.refuses("fit multinomial --data wrong.csv --weights n", &["row 2", "-1", "'n'", "0 or more"]);
     place.refuses("fit multinomial --data wrong.csv --weights m", &["no column 'm'", "--weights"]);
@@ -317,17 +329,23 @@ fn a_variance_without_a_maximum_is_on_the_boundary() {
         );
     }
     place.write("apart.csv", &apart);
-    for (file, said) in [("noise", "no better than chance"), ("apart", "'no' and 'yes' are separated")] {
-        let done = place.motes(&format!("fit logistic --data {file}.csv --test-fraction 0 --out {file}"));
+    for (model, file, said) in [
+        ("logistic", "noise", "no better than chance"),
+        ("logistic", "apart", "'no' and 'yes' are separated"),
+        ("multinomial", "noise", "no better than chance"),
+        ("multinomial", "apart", "the classes are separated"),
+    ] {
+        let run = format!("{model}-{file}");
+        let done = place.motes(&format!("fit {model} --data {file}.csv --test-fraction 0 --out {run}"));
         assert!(done.ok().err.contains(said), "{}", done.err);
-        let json = summary(&place.path(file));
+        let json = summary(&place.path(&run));
         let (verdict, advice) = (&json["diagnostics"]["verdict"], json["diagnostics"]["advice"].as_str());
         assert_eq!(verdict, "boundary", "{file}: {}", done.out);
         assert!(
             advice.unwrap().contains("predictions can be used") || advice.unwrap().contains("boundary"),
             "{advice:?}"
         );
-        let predicted = cells(&place.motes(&format!("predict {file} --data {file}.csv")).ok().out);
+        let predicted = cells(&place.motes(&format!("predict {run} --data {file}.csv")).ok().out);
         assert!(predicted.iter().all(|row| row["p(yes)"].parse::<f64>().unwrap().is_finite()));
     }
 }

@@ -129,7 +129,7 @@ fn classes_are_sorted_as_numbers_or_text() {
     );
     refused(
         of(["3", "a", "2", "10"]),
-        "data.csv, column 'y': there are 4 classes ('10', '2', '3', 'a'); choose a column of two classes with `target` or keep the rows of two classes only",
+        "data.csv, column 'y': there are 4 classes ('10', '2', '3', 'a'); use the model multinomial for more than two, or choose another column with `target`",
     );
     refused(
         of(["1", "0", "inf", "1"]),

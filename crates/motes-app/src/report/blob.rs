@@ -82,8 +82,10 @@ const FOREST: usize = 40;
 
 /// The coefficients of standardised features, the strongest first; intercepts are left out, which are on another scale.
 fn forest(all: &[Coefficient]) -> Value {
-    let mut shown: Vec<&Coefficient> =
-        all.iter().filter(|c| c.name != "intercept" && c.standardised.interval.is_some()).collect();
+    let mut shown: Vec<&Coefficient> = all
+        .iter()
+        .filter(|c| !c.name.trim_matches(['(', ')']).eq("intercept") && c.standardised.interval.is_some())
+        .collect();
     shown.sort_by(|a, b| b.standardised.mean.abs().total_cmp(&a.standardised.mean.abs()));
     let row = |c: &&Coefficient| {
         let name = c.class.as_ref().map_or(c.name.clone(), |class| format!("{class}: {}", c.name));

@@ -65,17 +65,22 @@ pub fn several(runs: &[Run], together: Option<&Run>) -> String {
 /// What is said of runs that are not of the same data.
 pub fn other_data(runs: &[Run]) -> Option<String> {
     let of = |run: &Run| {
-        let named = ["data-sha256", "data", "dim", "true-theta", "data-seed"];
+        let named = [
+            "data-sha256",
+            "dim",
+            "true-theta",
+            "data-seed",
+            "target",
+            "weights",
+            "test-fraction",
+            "split-seed",
+        ];
         named.map(|name| run.setting(name).unwrap_or_default().to_string())
     };
-    let digest = |run: &Run| run.setting("data-sha256").map(String::from);
-    let same = |a: &Run, b: &Run| match (digest(a), digest(b)) {
-        (Some(a), Some(b)) => a == b,
-        _ => of(a) == of(b),
-    };
+    let same = |a: &Run, b: &Run| of(a) == of(b);
     let other = runs.iter().skip(1).find(|run| !same(run, &runs[0]))?;
     Some(format!(
-        "These runs are of different data ({} and {}, for example): their estimates can be read side by side, but neither likelihoods nor test errors compare.",
+        "These runs are of different data, or count rows differently ({} and {}, for example): their estimates can be read side by side, but neither likelihoods nor test errors compare.",
         ratio::called(&runs[0]),
         ratio::called(other)
     ))

@@ -264,6 +264,7 @@ impl Network {
             inputs: task.inputs,
             hidden,
             train_rows: train,
+            weights: None,
             class_rows: class_rows(of_training, count),
             test_rows: test,
             rows_dropped: dropped,

@@ -261,7 +261,7 @@ pub(super) fn numbers_in(table: &Table, position: usize, rows: &[usize]) -> Resu
     match rows.iter().find(|row| values[**row].is_nan()) {
         None => Ok(rows.iter().map(|row| values[*row]).collect()),
         Some(row) => Err(DataError(format!(
-            "{}: row {} has no value in column {}; give it one",
+            "{}: row {} has no weight in column {}; give it one, or leave the row out",
             table.name(),
             row + 1,
             quoted(&table.names()[position])
@@ -407,8 +407,12 @@ fn find_classes(
             "{file}, column {name}: the only class is {}; choose a column of {wanted} with `target` or add rows of another class",
             quoted(&found[0])
         ),
+        n if most == 2 && sensible => format!(
+            "{file}, column {name}: there are {n} classes ({}); use the model multinomial for more than two, or choose another column with `target`",
+            list(found.iter().map(String::as_str))
+        ),
         n => format!(
-            "{file}, column {name}: there are {} classes ({}); choose a column of {wanted} with `target` or keep the rows of {wanted} only",
+            "{file}, column {name}: there are {} classes ({}); choose a column of {wanted} with `target`, or keep fewer classes",
             if n > MOST_CLASSES { format!("more than {MOST_CLASSES}") } else { n.to_string() },
             list(found.iter().map(String::as_str))
         ),

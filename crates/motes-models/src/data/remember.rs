@@ -7,7 +7,7 @@ use motes::sentence::foreign;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Coding, Moments};
+use super::{Classification, Coding, Moments};
 use crate::registry::Linear;
 
 /// How new rows become features of a fitted classifier; part of summary.json.
@@ -35,6 +35,9 @@ pub struct Remember {
     pub train_rows: usize,
     /// How many of these there are of each class.
     pub class_rows: Vec<usize>,
+    /// The column of weights, and their sum over these rows.
+    #[serde(default)]
+    pub weights: Option<(String, f64)>,
     /// Rows that were tested on.
     pub test_rows: usize,
     /// Rows that were left out for missing values.
@@ -46,6 +49,22 @@ pub fn class_rows(labels: impl Iterator<Item = u8>, classes: usize) -> Vec<usize
     let mut rows = vec![0; classes];
     labels.for_each(|label| rows[usize::from(label)] += 1);
     rows
+}
+
+/// How many rows that count there are of each class.
+pub fn class_rows_of(rows: &Classification) -> Vec<usize> {
+    let counts = |i: usize| rows.weights.as_ref().is_none_or(|weights| weights[i] > 0.0);
+    let labels = rows.labels.iter().enumerate().filter(|(i, _)| counts(*i)).map(|(_, label)| *label);
+    class_rows(labels, rows.classes.len())
+}
+
+/// What the intercept is called beside these features.
+pub fn intercept_name(features: &[String]) -> String {
+    let mut name = String::from("intercept");
+    while features.contains(&name) {
+        name = format!("({name})");
+    }
+    name
 }
 
 impl Remember {
@@ -75,7 +94,7 @@ impl Remember {
             let shifts = mean.iter().zip(&std).enumerate().filter(|(_, (mean, _))| **mean != 0.0);
             let mut terms = vec![(self.inputs, 1.0)];
             terms.extend(shifts.map(|(i, (mean, std))| (i, -mean / std)));
-            all.push(linear("intercept", self.inputs, terms));
+            all.push(linear(&intercept_name(&self.features), self.inputs, terms));
         }
         all
     }

@@ -116,10 +116,19 @@ fn read_labelled(
         let categories: Vec<String> = references.into_iter().map(|r| r.column).collect();
         let mut drop = options.drop.clone().unwrap_or_default();
         let position = weights.map(|column| table.position(column, "`weights`")).transpose()?;
+        let target = options.target.as_ref().or(table.names().last());
+        if let Some(column) = weights.filter(|column| target.is_some_and(|target| target == column)) {
+            return Err(DataError::new(format!(
+                "`weights` names {}, which is the target; choose another column for one of them",
+                quoted(column)
+            ))
+            .into());
+        }
         drop.extend(weights.map(String::from));
         let mut all = labelled(&table, options.target.as_deref(), &drop, &categories, most)?;
         if let Some((column, position)) = weights.zip(position) {
-            let counts = numbers_in(&table, position, &all.rows)?;
+            let counts = numbers_in(&table, position, &all.rows);
+            let counts = counts.map_err(|e| DataError(e.0.replace("`target`", "`weights`")))?;
             all = all.weighted(column, counts)?;
         }
         Ok((all, digest.join().unwrap_or_default()))
@@ -165,7 +174,8 @@ pub fn prepare(source: Source, options: RowOptions, notes: &mut Vec<String>) -> 
     let coding = Coding::learn(&all.frame, &basis_rows, &references, !standardize, notes)?;
     let (mut train, _) = all.coded(&coding, &basis, Unknown::Refuse)?;
     note_classes(&train, notes)?;
-    let moments = standardize.then(|| Moments::of(&train.features, &train.feature_names)).transpose()?;
+    let moments = || Moments::weighted(&train.features, &train.feature_names, train.weights.as_deref());
+    let moments = standardize.then(moments).transpose()?;
     if whole {
         (train, _) = all.coded(&coding, &split.train, Unknown::Refuse)?;
     }

@@ -17,12 +17,19 @@ pub struct Moments {
 impl Moments {
     /// The moments of row-major features; a feature that does not vary is an error.
     pub fn of(features: &[f64], names: &[String]) -> Result<Self, DataError> {
+        Self::weighted(features, names, None)
+    }
+
+    /// The same for rows that count as often as their weights say.
+    pub fn weighted(features: &[f64], names: &[String], weights: Option<&[f64]>) -> Result<Self, DataError> {
         let d = names.len().max(1);
-        let n = (features.len() / d) as f64;
-        let first: Vec<f64> = features.iter().take(d).copied().collect();
+        let weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
+        let n: f64 = (0..features.len() / d).map(weight).sum();
+        let counts = (0..features.len() / d).find(|row| weight(*row) > 0.0).unwrap_or(0);
+        let first: Vec<f64> = features.iter().skip(counts * d).take(d).copied().collect();
         // Row by row for all columns: one column after the other would go through the memory once for each.
         let (mut spread, mut largest) = (vec![0.0f64; d], vec![0.0f64; d]);
-        for row in features.chunks_exact(d) {
+        for (_, row) in features.chunks_exact(d).enumerate().filter(|(i, _)| weight(*i) > 0.0) {
             for (i, v) in row.iter().enumerate() {
                 spread[i] = spread[i].max((v - first[i]).abs());
                 largest[i] = largest[i].max(v.abs());
@@ -48,15 +55,15 @@ impl Moments {
         let power = |spread: &f64| f64::from_bits(spread.to_bits() & f64::INFINITY.to_bits());
         let unit: Vec<f64> = spread.iter().map(|spread| power(spread).max(f64::MIN_POSITIVE)).collect();
         let mut sums = vec![Sum::default(); d];
-        for row in features.chunks_exact(d) {
-            row.iter().enumerate().for_each(|(i, v)| sums[i].add((v - first[i]) / unit[i]));
+        for (k, row) in features.chunks_exact(d).enumerate() {
+            row.iter().enumerate().for_each(|(i, v)| sums[i].add(weight(k) * ((v - first[i]) / unit[i])));
         }
         let mean: Vec<f64> = sums.iter().map(|sum| sum.value() / n).collect();
         let mut squares = vec![Sum::default(); d];
-        for row in features.chunks_exact(d) {
+        for (k, row) in features.chunks_exact(d).enumerate() {
             for (i, v) in row.iter().enumerate() {
                 let away = (v - first[i]) / unit[i] - mean[i];
-                squares[i].add(away * away);
+                squares[i].add(weight(k) * (away * away));
             }
         }
         let of = |i: usize| (first[i] + unit[i] * mean[i], unit[i] * (squares[i].value() / n).sqrt());

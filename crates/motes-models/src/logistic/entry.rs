@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::rows::Rows as Packed;
 use super::{Learn, Logistic, Options as Prior, mode, predict};
-use crate::data::remember::{Remember, class_rows};
+use crate::data::remember::{Remember, class_rows_of, intercept_name};
 use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
 use crate::data::{Classification, LabelledRows, quoted, wisconsin};
 use crate::options::{Flag, Table};
@@ -191,7 +191,8 @@ impl Regression {
             moments: prepared.moments,
             intercept: prior.intercept,
             train_rows,
-            class_rows: class_rows(train.labels.iter().copied(), train.classes.len()),
+            class_rows: class_rows_of(&train),
+            weights: options.weights.clone().zip(train.weights.as_ref().map(|weights| weights.iter().sum())),
             test_rows,
             rows_dropped: train.rows_dropped,
         };
@@ -337,7 +338,7 @@ impl Predictor for Rows {
     }
 
     fn coordinates(&self) -> Option<Vec<String>> {
-        let intercept = self.0.intercept.then(|| "intercept".to_string());
+        let intercept = self.0.intercept.then(|| intercept_name(&self.0.features));
         Some(self.0.features.iter().cloned().chain(intercept).collect())
     }
 

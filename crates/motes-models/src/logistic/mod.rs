@@ -16,6 +16,7 @@ use motes::model::{Draws, MStep, Predictive};
 use motes::sentence::foreign;
 use motes::{At, Gives, Model, ModelError, Real, Want};
 
+use crate::data::remember::intercept_name;
 use crate::data::{Classification, DataError};
 use kernels::Sum;
 use prior::Moments;
@@ -70,7 +71,7 @@ impl<F: Real> Logistic<F> {
             )));
         }
         if intercept {
-            names.push("intercept".into());
+            names.push(intercept_name(&names));
         }
         let rows = Rows::new(&train.features, &train.labels, train.weights.as_deref(), intercept);
         if let Some(column) = rows.first_not_finite() {

@@ -13,9 +13,9 @@ use serde_json::Value;
 use super::kernel::Contrasts;
 use super::predict::NewRows;
 use super::{INTERCEPT_VARIANCE, Multinomial, names};
-use crate::data::remember::{Remember, class_rows};
+use crate::data::remember::{Remember, class_rows_of};
 use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
-use crate::data::{Classification, LabelledRows, MOST_CLASSES};
+use crate::data::{Classification, LabelledRows, MOST_CLASSES, quoted};
 use crate::options::{Flag, Table};
 use crate::registry::{
     self, Defaults, Error, Given, Linear, Placed, Precision, Predicted, Predictor, Problem, read,
@@ -118,6 +118,8 @@ struct Regression {
     given: Option<LabelledRows>,
     /// What came through pipes.
     kept: Kept,
+    /// What is known of a maximum on the boundary.
+    boundary: Option<String>,
 }
 
 impl Regression {
@@ -143,15 +145,25 @@ impl Regression {
             moments: prepared.moments,
             intercept,
             train_rows: train.rows(),
-            class_rows: class_rows(train.labels.iter().copied(), classes),
+            class_rows: class_rows_of(&train),
+            weights: options.weights.clone().zip(train.weights.as_ref().map(|weights| weights.iter().sum())),
             test_rows: test.rows(),
             rows_dropped: train.rows_dropped,
         };
-        if let Some(absent) = remember.class_rows.iter().position(|rows| *rows == 0) {
+        let absent = train.classes.iter().zip(&remember.class_rows).filter(|(_, rows)| **rows == 0);
+        for (class, _) in absent {
             notes.push(format!(
-                "no row to train on is of class '{}', which only its prior knows",
-                foreign(&train.classes[absent])
+                "no row to train on is of class {}, which only its prior knows",
+                quoted(class)
             ));
+        }
+        let mut boundary = None;
+        if separated(&train, intercept) {
+            notes.push("the classes are separated: some weights tell all rows to train on apart, so that larger ones always fit better".into());
+            boundary = Some("the classes are separated, so that larger weights always fit better and the likelihood of log_variance hardly changes towards infinity; predictions can be used: give more rows, or leave features out".into());
+        } else if remember.moments.is_some() && intercept && !has_signal(&train) {
+            notes.push("the features tell the classes apart no better than chance would: the likelihood falls as the weights' variance leaves 0, so that log_variance may have no maximum".into());
+            boundary = Some("the features tell the classes apart no better than chance would, so that the likelihood has a maximum at a variance of 0 and log_variance goes to minus infinity; predictions can be used: give other features".into());
         }
         let options = Options {
             rows: prepared.options,
@@ -160,12 +172,73 @@ impl Regression {
             no_intercept: Some(!intercept),
         };
         let (sha256, kept) = (prepared.sha256, prepared.kept);
-        Ok(Regression { train, test, options, sha256, notes, remember, given: None, kept })
+        Ok(Regression { train, test, options, sha256, notes, remember, given: None, kept, boundary })
     }
 
     fn build(&self) -> Result<Multinomial, Error> {
-        Ok(Multinomial::new(&self.train, Some(&self.test), self.remember.intercept)?)
+        let model = Multinomial::new(&self.train, Some(&self.test), self.remember.intercept)?;
+        Ok(model.with_boundary(self.boundary.clone()))
     }
+}
+
+/// Products up to which it is worth the time to look for weights that separate the classes.
+const SEPARATION: usize = 200_000_000;
+
+/// Whether weights are found that give every row its own class: the perceptron, which ends if there are any, has so much time.
+fn separated(train: &Classification, intercept: bool) -> bool {
+    let (d, classes) = (train.feature_names.len(), train.classes.len());
+    let columns = d + usize::from(intercept);
+    let passes = (SEPARATION / (train.rows() * columns * classes).max(1)).min(1000);
+    let mut weights = vec![0.0; classes * columns];
+    for _ in 0..passes {
+        let mut wrong = 0;
+        for (f, label) in train.features.chunks_exact(d).zip(&train.labels) {
+            let logit = |k: usize| {
+                let w = &weights[k * columns..(k + 1) * columns];
+                f.iter().zip(w).map(|(f, w)| f * w).sum::<f64>() + if intercept { w[d] } else { 0.0 }
+            };
+            let own = usize::from(*label);
+            let rival = (0..classes).filter(|k| *k != own).max_by(|a, b| logit(*a).total_cmp(&logit(*b)));
+            let Some(rival) = rival.filter(|rival| logit(*rival) >= logit(own)) else { continue };
+            wrong += 1;
+            for (k, sign) in [(own, 1.0), (rival, -1.0)] {
+                let w = &mut weights[k * columns..(k + 1) * columns];
+                w.iter_mut().zip(f).for_each(|(w, f)| *w += sign * f);
+                w[d..].iter_mut().for_each(|w| *w += sign);
+            }
+        }
+        if wrong == 0 {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether the likelihood of V rises at V = 0, beside intercepts and for centred features: the score test of a variance, by half
+/// the squared gradient at u = 0 plus the trace of the Hessian.
+fn has_signal(train: &Classification) -> bool {
+    let (d, classes) = (train.feature_names.len(), train.classes.len());
+    let contrasts = Contrasts::new(classes);
+    let weight = |i: usize| train.weights.as_ref().map_or(1.0, |weights| weights[i]);
+    let mut share = vec![0.0; classes];
+    train.labels.iter().enumerate().for_each(|(i, label)| share[usize::from(*label)] += weight(i));
+    let total: f64 = share.iter().sum();
+    share.iter_mut().for_each(|p| *p /= total);
+    // The mean and the variance of each contrast over the classes.
+    let moment =
+        |j: usize, power: i32| (0..classes).map(|k| share[k] * contrasts.of(k)[j].powi(power)).sum::<f64>();
+    let mean: Vec<f64> = (0..contrasts.count()).map(|j| moment(j, 1)).collect();
+    let variance: f64 = (0..contrasts.count()).map(|j| moment(j, 2) - mean[j] * mean[j]).sum();
+    let mut gradient = vec![0.0; contrasts.count() * d];
+    let mut squares = 0.0;
+    for (i, (f, label)) in train.features.chunks_exact(d).zip(&train.labels).enumerate() {
+        let h = contrasts.of(usize::from(*label));
+        for (j, gradient) in gradient.chunks_exact_mut(d).enumerate() {
+            gradient.iter_mut().zip(f).for_each(|(g, f)| *g += weight(i) * (h[j] - mean[j]) * f);
+        }
+        squares += weight(i) * f.iter().map(|f| f * f).sum::<f64>();
+    }
+    gradient.iter().map(|g| g * g).sum::<f64>() > variance * squares
 }
 
 impl Problem for Regression {

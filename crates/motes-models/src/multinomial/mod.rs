@@ -14,6 +14,7 @@ use motes::model::{Draws, MStep, Predictive};
 use motes::sentence::foreign;
 use motes::{At, Gives, Model, ModelError, Real, Want};
 
+use crate::data::remember::intercept_name;
 use crate::data::{Classification, DataError};
 use crate::logistic::prior::{Learn, Moments};
 use crate::tally::TestSet;
@@ -39,6 +40,7 @@ pub struct Multinomial {
     terms: [f64; 1],
     test: Option<TestSet<NewRows>>,
     curvature: OnceLock<f64>,
+    boundary: Option<String>,
 }
 
 impl Multinomial {
@@ -74,7 +76,13 @@ impl Multinomial {
             tied,
             test,
             curvature: OnceLock::new(),
+            boundary: None,
         })
+    }
+
+    /// The same with what is known of a maximum on the boundary.
+    fn with_boundary(self, boundary: Option<String>) -> Self {
+        Multinomial { boundary, ..self }
     }
 
     fn d(&self) -> usize {
@@ -103,7 +111,7 @@ impl Multinomial {
 
 /// The names of the coordinates: contrasts of the classes, by feature.
 fn names(features: &[String], intercept: bool, classes: usize) -> Vec<String> {
-    let columns = || features.iter().cloned().chain(intercept.then(|| "intercept".to_string()));
+    let columns = || features.iter().cloned().chain(intercept.then(|| intercept_name(features)));
     (1..classes).flat_map(|j| columns().map(move |name| format!("contrast {j}: {name}"))).collect()
 }
 
@@ -196,6 +204,10 @@ impl<F: Real> Model<F> for Multinomial {
         let log = |variance: f64| (std::f64::consts::TAU * variance).ln();
         let own = (self.d() as f64) - self.terms[0];
         Some(-0.5 * (self.terms[0] * log(1.0) + own * log(INTERCEPT_VARIANCE)))
+    }
+
+    fn boundary(&self) -> Option<String> {
+        self.boundary.clone()
     }
 
     fn default_step_size(&self) -> f64 {

@@ -159,8 +159,8 @@ def labels(name: str, value: Any, rows: int, most: int) -> tuple[np.ndarray, lis
     if bad := [w for w, v in zip(words, values) if w in ("", "?", "NA") or not math.isfinite(v or 0.0)]:
         raise ValueError(f"{name} holds the label {bad[0]!r}, which stands for a missing value; rename it")
     if not 2 <= len(words) <= most:
-        wanted = "2 classes" if most == 2 else f"2 to {most} classes"
-        raise ValueError(f"{name} has {len(words)} class(es); give {wanted}")
+        wanted = f"give 2 to {most} classes" if most > 2 else "give 2, or use MultinomialRegression for more"
+        raise ValueError(f"{name} has {len(words)} class{'' if len(words) == 1 else 'es'}; {wanted}")
     # So many more are probably numbers; the command line, which may read them from a file later, has the same rule.
     if len(words) > 20 and 5 * len(words) > rows:
         raise ValueError(f"{name} has {len(words)} classes in {rows} rows; give at most 20, or 5 rows for each class")

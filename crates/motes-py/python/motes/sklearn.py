@@ -138,11 +138,15 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
         if sample_weight is not None or self.class_weight is not None:
             weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
             if self.class_weight is not None:
-                weights = weights * compute_sample_weight(self.class_weight, y)
-            # Rows that do not count are as good as not there.
-            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
-            if len(X) == 0:
+                of_class = compute_sample_weight(self.class_weight, y)
+                if (of_class < 0).any():
+                    raise ValueError(f"class_weight is {self.class_weight!r}; give weights of 0 or more")
+                weights = weights * of_class
+            if not (weights > 0).any():
                 raise ValueError("sample_weight is 0 for all rows; give some of them more")
+            # Rows that do not count are as good as not there, unless they are all that is known of a class.
+            there = (weights > 0) | ~np.isin(y, y[weights > 0])
+            X, y, weights = X[there], y[there], weights[there]
         self.classes_, codes = np.unique(y, return_inverse=True)
         count = len(self.classes_)
         if count < 2:
