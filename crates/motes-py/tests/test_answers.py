@@ -80,7 +80,7 @@ def test_several_classes(tmp_path):
 
 def test_weights_count_rows(tmp_path):
     X, y = drawn(rows=100)
-    weights = np.arange(100) % 3
+    weights = 2 * (np.arange(100) % 3)
     again = np.repeat(np.arange(100), weights)
     settings = dict()
     for kind in (motes.LogisticRegression, motes.MultinomialRegression):

@@ -152,6 +152,7 @@ impl Regression {
     fn of(source: Source, options: Options) -> Result<Self, Error> {
         let prior = prior(&options, source.whole)?;
         let mut notes = Vec::new();
+        let counted_by = source.all.weights.as_ref().map(|(column, _)| column.clone());
         let prepared = prepare(source, options.rows, &mut notes)?;
         let train = prepared.train;
         let test = (prepared.test.rows() > 0).then_some(prepared.test);
@@ -192,7 +193,7 @@ impl Regression {
             intercept: prior.intercept,
             train_rows,
             class_rows: class_rows_of(&train),
-            weights: options.weights.clone().zip(train.weights.as_ref().map(|weights| weights.iter().sum())),
+            weights: counted_by.zip(train.weights.as_ref().map(|weights| weights.iter().sum())),
             test_rows,
             rows_dropped: train.rows_dropped,
         };

@@ -126,6 +126,7 @@ impl Regression {
     fn of(source: Source, options: Options) -> Result<Self, Error> {
         let intercept = !options.no_intercept.unwrap_or(false);
         let mut notes = Vec::new();
+        let counted_by = source.all.weights.as_ref().map(|(column, _)| column.clone());
         let prepared = prepare(source, options.rows, &mut notes)?;
         let (train, test) = (prepared.train, prepared.test);
         let (inputs, classes) = (train.feature_names.len(), train.classes.len());
@@ -146,7 +147,7 @@ impl Regression {
             intercept,
             train_rows: train.rows(),
             class_rows: class_rows_of(&train),
-            weights: options.weights.clone().zip(train.weights.as_ref().map(|weights| weights.iter().sum())),
+            weights: counted_by.zip(train.weights.as_ref().map(|weights| weights.iter().sum())),
             test_rows: test.rows(),
             rows_dropped: train.rows_dropped,
         };

@@ -19,6 +19,8 @@ from ._run import how_of, warn
 
 #: Logits computed at once, so that memory stays bounded.
 _AT_ONCE = 1 << 22
+#: Rows up to which equal ones are looked for.
+_MERGED = 10_000
 
 
 class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
@@ -148,6 +150,7 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
             there = (weights > 0) | ~np.isin(y, y[weights > 0])
             X, y, weights = X[there], y[there], weights[there]
         self.classes_, codes = np.unique(y, return_inverse=True)
+        X, codes, weights = _merged(X, codes, weights)
         count = len(self.classes_)
         if count < 2:
             raise ValueError(f"y has one class, {self.classes_[0]!r}; give rows of two classes")
@@ -243,6 +246,16 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _merged(X: np.ndarray, codes: np.ndarray, weights: np.ndarray | None) -> Any:
+    """Equal rows as one that counts as often: a row of weight 2 and the same row twice are then fitted by the same numbers."""
+    if len(X) > _MERGED:
+        return X, codes, weights
+    table, place = np.unique(np.column_stack([X, codes]), axis=0, return_inverse=True)
+    if weights is None and len(table) == len(X):
+        return X, codes, None
+    return table[:, :-1], table[:, -1].astype(np.intp), np.bincount(place.ravel(), weights)
 
 
 def _dense(X: Any) -> np.ndarray:
