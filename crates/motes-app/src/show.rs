@@ -1,6 +1,6 @@
 //! The summary that people read at the end: what summary.json says, and nothing else.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -262,11 +262,11 @@ pub fn advice(summary: &Summary, face: Face) -> Option<String> {
 }
 
 /// Texts with commas between them, and an "and" before the last.
-fn in_a_row(texts: &[String]) -> String {
+pub(crate) fn in_a_row<S: Borrow<str>>(texts: &[S]) -> String {
     match texts {
         [] => String::new(),
-        [one] => one.clone(),
-        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+        [one] => one.borrow().into(),
+        [most @ .., last] => format!("{} and {}", most.join(", "), last.borrow()),
     }
 }
 

@@ -136,8 +136,7 @@ impl Tally {
         let (mut wrong, mut lppd) = (0, 0.0);
         for (logs, label) in self.logarithms(state).zip(&self.labels) {
             let label = usize::from(*label);
-            let best = (0..logs.len()).fold(0, |best, l| if logs[l] > logs[best] { l } else { best });
-            wrong += usize::from(best != label);
+            wrong += usize::from(likeliest(&logs) != label);
             lppd += logs[label] - log_sum_exp(&logs);
         }
         let n = self.labels.len() as f64;

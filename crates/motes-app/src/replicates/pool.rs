@@ -9,6 +9,7 @@ use motes::{Diagnostics, Summary};
 use super::ends_itself;
 use super::r_hat::{Trace, of_estimates, of_paths};
 use crate::config::Config;
+use crate::show::in_a_row;
 
 /// Estimates that lie further apart than so many Monte Carlo errors, and this much of a standard error, are not of one place.
 const ERRORS: f64 = 4.0;
@@ -184,7 +185,7 @@ fn verdict(
     let alike: Vec<&str> =
         bad.iter().filter(|part| said(part) == said(first)).map(|part| part.name.as_str()).collect();
     let advice = first.summary.diagnostics.advice.as_deref().unwrap_or("see its own report");
-    (said(first), Some(format!("{}: {advice}", listed(&alike))))
+    (said(first), Some(format!("{}: {advice}", in_a_row(&alike))))
 }
 
 /// How far the estimates of a component are apart at the most, in standard errors.
@@ -199,7 +200,7 @@ fn spread(parts: &[Part<'_>], i: usize) -> Option<f64> {
 /// What is said of replicates that ended in several places, of which the first is the answer.
 fn apart(parts: &[Part<'_>], places: &[Vec<usize>]) -> String {
     let names = |place: &[usize]| -> String {
-        listed(&place.iter().map(|i| parts[*i].name.as_str()).collect::<Vec<_>>())
+        in_a_row(&place.iter().map(|i| parts[*i].name.as_str()).collect::<Vec<_>>())
     };
     // The one that is highest speaks for its place.
     let top = |place: &[usize]| {
@@ -243,15 +244,6 @@ fn apart(parts: &[Part<'_>], places: &[Vec<usize>]) -> String {
         .collect();
     let bad = if bad.is_empty() { String::new() } else { format!(" ({})", bad.join(", ")) };
     format!("the replicates ended in different places: {first} and {}; {end}{bad}", rest.join(" and "))
-}
-
-/// Names in a row.
-fn listed(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => (*one).into(),
-        [most @ .., last] => format!("{} and {last}", most.join(", ")),
-    }
 }
 
 fn mean(values: &[f64]) -> f64 {

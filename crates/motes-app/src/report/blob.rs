@@ -1,5 +1,6 @@
 //! The data that a report's charts are drawn from, as one JSON value that is safe inside a script element.
 
+use motes::Summary;
 use motes::printable::printable;
 use motes::summary::Coefficient;
 use serde_json::{Value, json};
@@ -53,7 +54,7 @@ fn run(run: &Run, label: &str) -> Value {
         "theta": theta,
         "scalars": scalars,
         "posterior": run.posterior.as_ref().map(|p| p.rows.iter().map(coordinate).collect::<Vec<_>>()),
-        "coefficients": summary.and_then(|s| s.coefficients.as_deref()).map(forest),
+        "coefficients": summary.and_then(forest),
         "test": summary.and_then(|s| s.test.as_ref()),
         "metrics": summary.and_then(|s| s.metrics.as_ref()),
         "diagnostics": summary.map(|s| json!({
@@ -81,17 +82,19 @@ fn run(run: &Run, label: &str) -> Value {
 const FOREST: usize = 40;
 
 /// The coefficients of standardised features, the strongest first; intercepts are left out, which are on another scale.
-fn forest(all: &[Coefficient]) -> Value {
-    let mut shown: Vec<&Coefficient> = all
-        .iter()
-        .filter(|c| !c.name.trim_matches(['(', ')']).eq("intercept") && c.standardised.interval.is_some())
-        .collect();
+fn forest(summary: &Summary) -> Option<Value> {
+    let all = summary.coefficients.as_deref()?;
+    let features = summary.data.as_ref().and_then(|data| data["features"].as_array());
+    let is_feature =
+        |c: &&Coefficient| features.is_none_or(|all| all.iter().any(|feature| *feature == c.name));
+    let mut shown: Vec<&Coefficient> =
+        all.iter().filter(|c| is_feature(c) && c.standardised.interval.is_some()).collect();
     shown.sort_by(|a, b| b.standardised.mean.abs().total_cmp(&a.standardised.mean.abs()));
     let row = |c: &&Coefficient| {
         let name = c.class.as_ref().map_or(c.name.clone(), |class| format!("{class}: {}", c.name));
         json!({ "name": printable(&name), "mean": c.standardised.mean, "interval": c.standardised.interval })
     };
-    json!({ "rows": shown.iter().take(FOREST).map(row).collect::<Vec<_>>(), "of": shown.len() })
+    Some(json!({ "rows": shown.iter().take(FOREST).map(row).collect::<Vec<_>>(), "of": shown.len() }))
 }
 
 /// Points as increments of k and values on a grid finer than any screen.

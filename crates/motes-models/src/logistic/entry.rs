@@ -15,6 +15,7 @@ use super::{Learn, Logistic, Options as Prior, mode, predict};
 use crate::data::remember::{Remember, class_rows_of, intercept_name};
 use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
 use crate::data::{Classification, LabelledRows, quoted, wisconsin};
+use crate::multinomial::has_signal;
 use crate::options::{Flag, Table};
 use crate::registry::{
     self, Defaults, Error, Given, Linear, Placed, Precision, Predicted, Predictor, Problem, read,
@@ -219,22 +220,6 @@ impl Regression {
 /// Whether weights are there that tell all rows apart.
 fn separated(train: &Classification, intercept: bool) -> bool {
     mode::separated(&Packed::<f64>::new(&train.features, &train.labels, None, intercept))
-}
-
-/// Whether the likelihood of V rises at V = 0, beside an intercept and for centred features: the score test of a variance,
-/// by half the squared gradient at x = 0 plus the trace of the Hessian.
-fn has_signal(train: &Classification) -> bool {
-    let (rows, d) = (train.rows() as f64, train.feature_names.len());
-    let p = train.labels.iter().map(|label| f64::from(*label)).sum::<f64>() / rows;
-    let mut gradient = vec![0.0; d];
-    let mut squares = 0.0;
-    for (features, label) in train.features.chunks_exact(d).zip(&train.labels) {
-        for (gradient, f) in gradient.iter_mut().zip(features) {
-            *gradient += (f64::from(*label) - p) * f;
-            squares += f * f;
-        }
-    }
-    gradient.iter().map(|g| g * g).sum::<f64>() > p * (1.0 - p) * squares
 }
 
 /// The prior that was chosen: for the embedded data that of the paper, unless something else is said.

@@ -217,7 +217,7 @@ fn separated(train: &Classification, intercept: bool) -> bool {
 
 /// Whether the likelihood of V rises at V = 0, beside intercepts and for centred features: the score test of a variance, by half
 /// the squared gradient at u = 0 plus the trace of the Hessian.
-fn has_signal(train: &Classification) -> bool {
+pub(crate) fn has_signal(train: &Classification) -> bool {
     let (d, classes) = (train.feature_names.len(), train.classes.len());
     let contrasts = Contrasts::new(classes);
     let weight = |i: usize| train.weights.as_ref().map_or(1.0, |weights| weights[i]);

@@ -22,6 +22,7 @@ use kernel::{Contrasts, LANES, Rows, loss};
 use predict::NewRows;
 
 pub use entry::Entry;
+pub(crate) use entry::has_signal;
 
 /// The variance of an intercept's own prior.
 const INTERCEPT_VARIANCE: f64 = 100.0;
