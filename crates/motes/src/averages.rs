@@ -55,6 +55,8 @@ pub struct Averages {
     pub x2: Vec<f64>,
     d: usize,
     leaves: Leaves,
+    /// Cells of a narrow cloud that one block of work covers: a division takes as long as much else of a small step.
+    cells_at_once: usize,
 }
 
 impl Averages {
@@ -71,6 +73,7 @@ impl Averages {
             x2: zeros(),
             d,
             leaves,
+            cells_at_once: TILE / d.max(1),
         }
     }
 
@@ -96,13 +99,14 @@ impl Averages {
         let (n, d, Leaves { particles, count }) = (cloud.n(), self.d, self.leaves);
         // Cells lie one behind the other in the cloud, too, and have as many numbers each; the last leaf may have fewer.
         let (x, of_cell) = (cloud.as_slice(), d * if count > 1 { particles } else { n });
-        let tile = if d > NARROW { TILE } else { TILE / d * d };
+        let at_once = self.cells_at_once;
+        let tile = if d > NARROW { TILE } else { at_once * d };
         let parallel = x.len() as f64 * 0.5 > INLINE_NANOSECONDS && self.x.len() > tile;
         let counts = &self.counts;
         let arrays = ((&mut self.shift[..], tile), (&mut self.x[..], tile), (&mut self.x2[..], tile));
         let Ok(()) = for_each3(parallel, arrays.0, arrays.1, arrays.2, |t, shift, sums, squares| {
             if d <= NARROW {
-                let cells = t * (tile / d)..counts.len().min((t + 1) * (tile / d));
+                let cells = t * at_once..counts.len().min((t + 1) * at_once);
                 let x = &x[x.len().min(cells.start * of_cell)..x.len().min(cells.end * of_cell)];
                 add_cells(x, of_cell, d, &counts[cells], shift, sums, squares);
                 return Ok::<_, std::convert::Infallible>(());

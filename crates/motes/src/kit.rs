@@ -20,6 +20,8 @@ pub(crate) struct Kit<'m, F: Real> {
     pub d: usize,
     pub theta_first: bool,
     pub collect: Collect,
+    pub remembers: bool,
+    pub whole_batch: bool,
     pub noise: Noise,
     pub accept: Noise,
     pub on_theta: Noise,
@@ -148,7 +150,7 @@ impl<F: Real> Kit<'_, F> {
             }
             Rule::ExactEm | Rule::Louis => {}
         }
-        if self.model.buffers() == 0 {
+        if !self.remembers {
             return self.evaluate(at, want);
         }
         let mut buffers = self.new_buffers();
@@ -211,8 +213,10 @@ impl<F: Real> Kit<'_, F> {
                 let slots = &mut slots[..count * self.width];
                 let total = sum_over_ranks(self.ranks, slots, self.width, self.blocks.of_count);
                 let (sums, rest) = total.split_at_mut(self.sums_len);
-                let groups = if self.batches_groups { self.blocks.groups } else { self.model.groups() };
-                self.model.finish_scalars(groups * self.blocks.of_n, &mut rest[..self.scalars_len]);
+                if self.scalars_len > 0 {
+                    let groups = if self.batches_groups { self.blocks.groups } else { self.model.groups() };
+                    self.model.finish_scalars(groups * self.blocks.of_n, &mut rest[..self.scalars_len]);
+                }
                 sums
             }
         };

@@ -32,6 +32,7 @@ pub struct StepInfo<'a, F> {
 }
 
 impl<'a, F: Real> StepInfo<'a, F> {
+    #[inline(always)] // it is made at every step, and most of it is not looked at
     pub(crate) fn new(state: &'a State<F>, h: f64, moves: Moves, sums: &'a [f64]) -> Self {
         let acceptance = (moves.proposed > 0).then(|| moves.accepted as f64 / moves.proposed as f64);
         StepInfo {

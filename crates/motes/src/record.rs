@@ -293,9 +293,8 @@ impl TraceRows {
             line.extend_from_slice(numbers.format(v).as_bytes());
         };
         info.theta[..self.theta].iter().for_each(|t| float(line, *t));
-        let all = columns::all::<F>();
         for i in &self.columns {
-            match (all[*i].value)(info) {
+            match (columns::all::<F>()[*i].value)(info) {
                 Cell::Number(value) => float(line, value),
                 Cell::Count(value) => {
                     line.push(b',');

@@ -138,7 +138,9 @@ pub fn run_unless<F: Real>(
                 }
                 return Ok((Ended::Early, spent));
             }
-            done => done.map_err(|e| with_suggestion(e, model, settings, kept))?,
+            // Not by `map_err`, which copies what it does not map.
+            Err(e) => return Err(with_suggestion(e, model, settings, kept)),
+            Ok(done) => done,
         };
         let h = sizes.h;
         if let Engine::Steps(stepper) = &mut engine {
@@ -214,6 +216,7 @@ enum Engine<'m, F: Real> {
 
 impl<F: Real> Engine<'_, F> {
     /// One step, and whether its cloud is one to average.
+    #[inline(always)]
     fn step(
         &mut self,
         state: &mut State<F>,

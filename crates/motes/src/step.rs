@@ -27,6 +27,8 @@ pub struct Stepper<'m, F: Real> {
     terms: Vec<u32>,
     /// How many groups move at once.
     at_once: usize,
+    /// What the step at hand reports: a result that holds it would be copied from call to call.
+    pub(crate) moves: Moves,
     /// How many numbers the cloud had when it was last looked at, and hence particles: a division takes as long as much else
     /// of a small step.
     seen: (usize, usize),
@@ -148,6 +150,8 @@ impl<'m, F: Real> Stepper<'m, F> {
                 d,
                 theta_first: composition.theta_first(),
                 collect: composition.collect(),
+                remembers: model.buffers() > 0,
+                whole_batch: model.whole_batch(),
                 noise: particles,
                 accept,
                 on_theta,
@@ -172,6 +176,7 @@ impl<'m, F: Real> Stepper<'m, F> {
             },
             terms: Vec::new(),
             at_once: groups,
+            moves: Moves::default(),
             seen: (0, 0),
             lent: Vec::new(),
             // One more for the state of a chain at hand.
@@ -191,19 +196,20 @@ impl<'m, F: Real> Stepper<'m, F> {
             chosen.clear();
             chosen.extend_from_slice(batches.current());
         }
-        let moves = self.on_the_rows(state, |stepper, state, chosen, x| {
-            let moves = stepper.advance(state, chosen, x, sizes)?;
+        self.moves = Moves::default();
+        self.on_the_rows(state, |stepper, state, chosen, x| {
+            stepper.advance(state, chosen, x, sizes)?;
             let norm = max_abs(&state.theta);
             if norm.is_nan() || norm > F::LIMIT {
                 return Err(diverged(state.k, "|theta|", norm, sizes.h));
             }
-            Ok(moves)
+            Ok(())
         })?;
-        if self.kit.model.buffers() > 0 {
+        if self.kit.remembers {
             state.buffers.copy_from_slice(&self.kit.new_buffers());
         }
         state.k += 1;
-        Ok(moves)
+        Ok(self.moves)
     }
 
     /// Lends the rows of the groups at hand, and takes them back if all goes well. Where all groups move, and nothing can
@@ -219,7 +225,7 @@ impl<'m, F: Real> Stepper<'m, F> {
         }
         let (n, d) = (self.seen.1, self.kit.d);
         self.kit.cut(groups.len(), n);
-        let copies = self.kit.batches_groups || self.kit.model.whole_batch();
+        let copies = self.kit.batches_groups || self.kit.whole_batch;
         let mut x = match copies {
             true => std::mem::take(&mut self.lent),
             false => std::mem::take(&mut state.cloud.data),
@@ -253,7 +259,7 @@ impl<'m, F: Real> Stepper<'m, F> {
         chosen: Chosen<'_>,
         x: &mut [F],
         sizes: StepSizes,
-    ) -> Result<Moves, Error> {
+    ) -> Result<(), Error> {
         let (movement, h) = (self.kit.composition.movement, sizes.h);
         let accepting = state.k >= self.adjust_after;
         if self.kit.theta_first {
@@ -264,14 +270,17 @@ impl<'m, F: Real> Stepper<'m, F> {
         let collect = self.kit.collect;
         let State { theta, buffers, memory, .. } = &mut *state;
         let mut field = Field { k, theta, buffers, groups: chosen.groups, terms: chosen.terms, x };
-        let moves = match movement {
-            Move::Nothing => Moves::default(),
+        match movement {
+            Move::Nothing => {}
             Move::Hamiltonian => unreachable!("refused when the stepper was made"),
             Move::Chain => self.chain_step(field, h)?,
             Move::Variational => self.variational_step(field, memory, h)?,
             Move::Kinetic { friction } => self.kinetic_step(field, memory, friction, h)?,
             Move::Mala if accepting => self.langevin_step(&mut field, k, h, true, collect)?,
-            Move::WholeCloud if accepting => return self.whole_cloud_step(state, chosen, x, sizes),
+            Move::WholeCloud if accepting => {
+                self.moves = self.whole_cloud_step(state, chosen, x, sizes)?;
+                return Ok(());
+            }
             Move::Ula | Move::Mala | Move::WholeCloud => {
                 self.langevin_step(&mut field, k, h, false, collect)?
             }
@@ -280,14 +289,13 @@ impl<'m, F: Real> Stepper<'m, F> {
                 if collect == Collect::After {
                     self.collect(state, chosen, x, h)?;
                 }
-                Moves::default()
             }
-        };
+        }
         if !self.kit.theta_first {
             self.new_theta(state, chosen, x, sizes)?;
         }
         state.theta.copy_from_slice(&self.psi);
-        Ok(moves)
+        Ok(())
     }
 
     /// Draws the latent variables of all groups anew, for moves that keep no particles from step to step: what stands

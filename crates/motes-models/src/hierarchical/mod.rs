@@ -166,10 +166,7 @@ impl<F: Real> Hierarchical<F> {
         let mut sum_of_x = 0.0;
         match want.grad_x {
             Some(grad_x) => {
-                let each = at.x.len() / at.groups.len();
-                for ((g, x), grad) in at.by_group().zip(grad_x.chunks_exact_mut(each)) {
-                    sum_of_x += gradients_of_one(x, self.y[g], F::of(theta), grad);
-                }
+                sum_of_x = gradients_of_groups(at.x, at.groups, self.y(), F::of(theta), grad_x);
             }
             None if want.grad_theta.is_some() => {
                 sum_of_x = at.by_group().map(|(_, x)| sum(x, x.len())).sum();
@@ -246,14 +243,21 @@ fn gradients_kernel<F: Real, const FMA: bool>(x: &[F], y: &[F], theta: F, grad: 
         let rest = gradients_of_chunks(rest, theta, &mut fours);
         gradients_of_chunks(rest, theta, &mut ones);
     }
-    total(sums, fours, ones[0])
+    total(x.len(), sums, fours, ones[0])
 }
 
-/// Adds the lanes up. Apart, because the compiler would otherwise keep the lanes in pairs, as the last of these additions want
-/// them, and not in fours.
+/// Adds up the lanes of so many numbers, which may be few and many times: lanes that nothing was added to are left out.
+#[inline(always)]
+fn total(len: usize, sums: [f64; LANES], fours: [f64; 4], one: f64) -> f64 {
+    let many = if len < LANES { 0.0 } else { total_of_many(sums) };
+    many + sum_lanes(fours) + one
+}
+
+/// Apart, because the compiler would otherwise keep the lanes in pairs, as the last of these additions want them, and not in
+/// fours.
 #[inline(never)]
-fn total(sums: [f64; LANES], fours: [f64; 4], one: f64) -> f64 {
-    sum_lanes(sums) + sum_lanes(fours) + one
+fn total_of_many(sums: [f64; LANES]) -> f64 {
+    sum_lanes(sums)
 }
 
 /// The gradients and sums of all whole chunks; returns the rest.
@@ -275,17 +279,48 @@ fn gradients_of_chunks<'a, F: Real, const N: usize>(
 }
 
 dispatch! {
-    /// Writes y + theta - 2x for one y and returns the sum of x, with the bits of [`sum`].
-    fn gradients_of_one<F: Real>(x: &[F], y: F, theta: F, grad: &mut [F]) -> f64 = gradients_of_one_kernel
+    /// Writes y + theta - 2x for rows of one coordinate, group after group, and returns the sum of what [`sum`] gives for each
+    /// group. All in one call: a group may have a few numbers.
+    fn gradients_of_groups<F: Real>(x: &[F], groups: &[u32], y: &[F], theta: F, grad: &mut [F]) -> f64
+        = gradients_of_groups_kernel
 }
 
 #[inline(always)]
-fn gradients_of_one_kernel<F: Real, const FMA: bool>(x: &[F], y: F, theta: F, grad: &mut [F]) -> f64 {
-    let shared = y + theta;
-    for (x, grad) in x.iter().zip(grad) {
-        *grad = shared - (*x + *x);
+fn gradients_of_groups_kernel<F: Real, const FMA: bool>(
+    x: &[F],
+    groups: &[u32],
+    y: &[F],
+    theta: F,
+    grad: &mut [F],
+) -> f64 {
+    let each = (x.len() / groups.len().max(1)).max(1);
+    let mut sum_of_x = 0.0;
+    for ((g, x), grad) in groups.iter().zip(x.chunks_exact(each)).zip(grad.chunks_exact_mut(each)) {
+        let shared = y[*g as usize] + theta;
+        let (mut sums, mut fours, mut ones) = ([0.0; LANES], [0.0; 4], [0.0]);
+        let rest = gradients_beside_one((x, grad), shared, &mut sums);
+        let rest = gradients_beside_one(rest, shared, &mut fours);
+        gradients_beside_one(rest, shared, &mut ones);
+        sum_of_x += total(each, sums, fours, ones[0]);
     }
-    sum_kernel::<F, FMA>(x, x.len())
+    sum_of_x
+}
+
+/// As [`gradients_of_chunks`], for one y + theta.
+#[inline(always)]
+fn gradients_beside_one<'a, F: Real, const N: usize>(
+    (x, grad): (&'a [F], &'a mut [F]),
+    shared: F,
+    sums: &mut [f64; N],
+) -> (&'a [F], &'a mut [F]) {
+    let ((x, x_rest), (grad, grad_rest)) = (x.as_chunks::<N>(), grad.as_chunks_mut::<N>());
+    for (x, grad) in x.iter().zip(grad) {
+        for j in 0..N {
+            grad[j] = shared - (x[j] + x[j]);
+            sums[j] += x[j].f64();
+        }
+    }
+    (x_rest, grad_rest)
 }
 
 dispatch! {
@@ -325,7 +360,7 @@ fn sum_kernel<F: Real, const FMA: bool>(x: &[F], chunk: usize) -> f64 {
         let rest = sum_of_chunks(rest, &mut fours);
         sum_of_chunks(rest, &mut ones);
     }
-    total(sums, fours, ones[0])
+    total(x.len(), sums, fours, ones[0])
 }
 
 #[inline(always)]

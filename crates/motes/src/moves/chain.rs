@@ -1,6 +1,5 @@
 //! SOUL's move: one particle N times in a row, its path becoming the cloud.
 
-use super::Moves;
 use super::langevin::Trouble;
 use crate::algorithms::Collect;
 use crate::kit::{Field, Worker};
@@ -12,7 +11,7 @@ impl<F: Real> Stepper<'_, F> {
     /// N Langevin moves at theta_k from the last state of the previous chain (eq. SOUL), in each group.
     ///
     /// What is evaluated at state n serves both its contribution to theta and the move to state n + 1.
-    pub(crate) fn chain_step(&mut self, field: Field<'_, F>, h: f64) -> Result<Moves, Error> {
+    pub(crate) fn chain_step(&mut self, field: Field<'_, F>, h: f64) -> Result<(), Error> {
         let (kit, d, n) = (&self.kit, self.kit.model.d_x(), self.kit.blocks.n);
         let Field { k, theta, buffers, groups, terms, x: rows } = field;
         let collects = kit.composition.collect() == Collect::After;
@@ -38,7 +37,8 @@ impl<F: Real> Stepper<'_, F> {
                     slots.iter_mut().zip(&of_state[..len]).for_each(|(s, g)| *s += g);
                 }
                 if i < n {
-                    let numbers = Numbers { groups, first: i, most: kit.most, together: kit.most == 1 };
+                    let together = kit.most == 1 || groups.len() == 1;
+                    let numbers = Numbers { groups, first: i, most: kit.most, together };
                     if !numbers.langevin(&kit.noise, k, d, x, &grad[..x.len()], h) {
                         return Err(Trouble::out_of_range(x));
                     }
@@ -50,6 +50,6 @@ impl<F: Real> Stepper<'_, F> {
             Ok(())
         };
         chain().map_err(|trouble| trouble.at(k, h))?;
-        Ok(Moves::default())
+        Ok(())
     }
 }

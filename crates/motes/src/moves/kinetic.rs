@@ -1,6 +1,5 @@
 //! Particles with velocities: the underdamped Langevin diffusion, split as OBABO.
 
-use super::Moves;
 use super::langevin::{Here, Trouble};
 use crate::algorithms::{Collect, VELOCITY};
 use crate::blocks::for_each3;
@@ -24,7 +23,7 @@ impl<F: Real> Stepper<'_, F> {
         memory: &mut [Remembered],
         friction: f64,
         h: f64,
-    ) -> Result<Moves, Error> {
+    ) -> Result<(), Error> {
         let (kit, blocks, d) = (&self.kit, self.kit.blocks, self.kit.model.d_x());
         let collect = kit.composition.collect();
         let Field { k, theta, buffers, groups, terms, x } = field;
@@ -63,6 +62,6 @@ impl<F: Real> Stepper<'_, F> {
             Ok(())
         });
         moved.map_err(|trouble| trouble.at(k, h))?;
-        Ok(Moves::default())
+        Ok(())
     }
 }

@@ -1,6 +1,5 @@
 //! Moves that treat each particle of each group by itself: the unadjusted Langevin kernel, and MALA.
 
-use super::Moves;
 use crate::algorithms::Collect;
 use crate::blocks::for_each2;
 use crate::kit::{Field, Kit, Worker, diverged, max_abs};
@@ -54,7 +53,7 @@ impl<F: Real> Stepper<'_, F> {
         h: f64,
         accept: bool,
         collect: Collect,
-    ) -> Result<Moves, Error> {
+    ) -> Result<(), Error> {
         let (k, kit) = (field.k, &self.kit);
         let blocks = kit.blocks;
         let slots = &mut self.slots[..blocks.count * kit.width];
@@ -78,13 +77,12 @@ impl<F: Real> Stepper<'_, F> {
             },
         );
         moved.map_err(|trouble| trouble.at(k, h))?;
-        let mut moves = Moves::default();
         if accept {
-            moves.proposed = (blocks.groups * blocks.n) as u64;
+            self.moves.proposed = (blocks.groups * blocks.n) as u64;
             let counts = slots.chunks_exact(kit.width).map(|slot| slot[kit.width - 1]);
-            moves.accepted = counts.sum::<f64>() as u64;
+            self.moves.accepted = counts.sum::<f64>() as u64;
         }
-        Ok(moves)
+        Ok(())
     }
 }
 

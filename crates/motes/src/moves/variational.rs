@@ -1,6 +1,5 @@
 //! The move of mean-field variational inference: a product Gaussian takes a gradient step, its draws are the cloud.
 
-use super::Moves;
 use super::langevin::Trouble;
 use crate::algorithms::{VARIATIONAL, VARIATIONAL_ADAM};
 use crate::blocks::for_each2;
@@ -22,7 +21,7 @@ impl<F: Real> Stepper<'_, F> {
         field: Field<'_, F>,
         memory: &mut [Remembered],
         h: f64,
-    ) -> Result<Moves, Error> {
+    ) -> Result<(), Error> {
         let (kit, d) = (&self.kit, self.kit.model.d_x());
         let Field { k, theta, buffers, groups, terms, x } = field;
         let (blocks, n) = (kit.blocks, kit.blocks.n);
@@ -97,7 +96,7 @@ impl<F: Real> Stepper<'_, F> {
         if norm.is_nan() || norm > F::LIMIT || gaussian[half..].iter().any(|s| softplus(*s) <= 0.0) {
             return Err(diverged(k, "|(mu, s)|", norm, h));
         }
-        Ok(Moves::default())
+        Ok(())
     }
 }
 

@@ -66,11 +66,13 @@ impl Rule {
                 gradient.iter_mut().for_each(|g| *g /= n as f64);
                 // Adaptive methods see the mean over the groups, as the authors have it: only their epsilon knows the scale.
                 let adaptive = matches!(preconditioner, Preconditioner::Rmsprop | Preconditioner::Adam);
-                let per_group = 1.0 / model.groups() as f64;
+                let per_group = || 1.0 / model.groups() as f64;
                 if adaptive && model.groups() > 1 {
+                    let per_group = per_group();
                     gradient.iter_mut().for_each(|g| *g *= per_group);
                 }
-                let phi = model.encoder().filter(|_| encoder_rate > 0.0).map_or(0, |e| e.parameters());
+                let encoder = if encoder_rate > 0.0 { model.encoder() } else { None };
+                let phi = encoder.map_or(0, |e| e.parameters());
                 let (own, of_encoder) = gradient.split_at_mut(d - phi);
                 // An inference network has Adam to itself: its moments come first.
                 let (moments, memory) = memory.split_at_mut(2 * phi);
@@ -79,6 +81,7 @@ impl Rule {
                 weights.iter_mut().zip(&*own).for_each(|(t, g)| *t += rate * *g);
                 if phi > 0 {
                     if !adaptive {
+                        let per_group = per_group();
                         of_encoder.iter_mut().for_each(|g| *g *= per_group);
                     }
                     let (first, second) = moments.split_at_mut(phi);
