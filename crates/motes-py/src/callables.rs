@@ -39,8 +39,11 @@ pub struct Callables {
     pub default_step_size: f64,
     d_theta: usize,
     d_x: usize,
+    /// M, if the latent variables come in groups: callables then get rows `(groups, particles, d_x)` and the groups' numbers.
+    groups: Option<usize>,
     theta_names: Vec<String>,
     x_names: Vec<String>,
+    group_names: Vec<String>,
     /// Where theta starts unless a run says otherwise.
     start: Option<Vec<f64>>,
     theta_terms: Option<Vec<f64>>,
@@ -48,6 +51,12 @@ pub struct Callables {
     /// M, if gradients and Hessian also get the mini-batch.
     data_terms: Option<usize>,
     statistics_len: usize,
+    /// Whether theta-gradients come row by row, not summed.
+    scores: bool,
+    /// Rows of a block that other blocks may be evaluated beside, by compiled code that needs no interpreter meanwhile.
+    block_rows: Option<usize>,
+    /// Answers several questions at once, in place of gradients, log density and Hessian.
+    evaluate: Option<Py<PyAny>>,
     gradients: Py<PyAny>,
     log_density: Option<Py<PyAny>>,
     hessian: Option<Py<PyAny>>,
@@ -68,6 +77,11 @@ impl Callables {
             default_step_size: get("default_step_size")?.extract()?,
             d_theta: get("d_theta")?.extract()?,
             d_x: get("d_x")?.extract()?,
+            groups: get("groups")?.extract()?,
+            group_names: get("group_names")?.extract()?,
+            scores: get("scores")?.extract()?,
+            block_rows: get("_block_rows")?.extract()?,
+            evaluate: callable("_evaluate")?,
             theta_names: get("theta_names")?.extract()?,
             x_names: get("x_names")?.extract()?,
             start: get("start")?.extract()?,
@@ -90,6 +104,8 @@ impl Callables {
     pub fn lacks_for_auto(&self, batch: bool) -> Option<String> {
         if self.log_density.is_none() {
             Some("auto needs the log density".into())
+        } else if !self.scores {
+            Some("auto and standard errors need theta-gradients particle by particle".into())
         } else if self.has_many_parameters() {
             let d = self.d_theta;
             Some(format!("auto fits at most {MOST_PARAMETERS} parameters and the model has {d}"))
@@ -98,6 +114,17 @@ impl Callables {
         } else {
             None
         }
+    }
+
+    /// The shape of an array with so many numbers for each row of some groups; rows hold `len` coordinates in all.
+    fn shape(&self, groups: &[u32], len: usize, last: Option<usize>) -> Vec<usize> {
+        let rows = len / self.d_x;
+        let mut shape = match self.groups {
+            Some(_) => vec![groups.len(), rows / groups.len().max(1)],
+            None => vec![rows],
+        };
+        shape.extend(last);
+        shape
     }
 
     /// Whether there are more parameters than auto fits.
@@ -129,21 +156,26 @@ impl<'py> Crossing<'_, 'py> {
         PyArray1::from_slice(self.py, values).into_any()
     }
 
-    fn rows<F: PyReal>(&self, values: &[F]) -> PyResult<Bound<'py, PyAny>> {
-        let d = self.callables.d_x;
-        Ok(PyArray1::from_slice(self.py, values).reshape([values.len() / d, d])?.into_any())
+    /// Rows in their shape: particles, or groups of particles.
+    fn rows<F: PyReal>(&self, groups: &[u32], values: &[F]) -> PyResult<Bound<'py, PyAny>> {
+        let shape = self.callables.shape(groups, values.len(), Some(self.callables.d_x));
+        Ok(PyArray1::from_slice(self.py, values).reshape(shape)?.into_any())
     }
 
-    /// theta and x, and the mini-batch for a model that knows of such.
-    fn arguments<F: PyReal>(&self, at: At<'_, F>) -> PyResult<Bound<'py, PyTuple>> {
-        let (theta, x) = (self.vector(at.theta), self.rows(at.x)?);
-        match self.callables.data_terms {
-            None => PyTuple::new(self.py, [theta, x]),
-            Some(_) => {
-                let batch = at.terms.map(|b| PyArray1::from_iter(self.py, b.iter().map(|m| i64::from(*m))));
-                PyTuple::new(self.py, [theta, x, batch.into_pyobject(self.py)?.into_any()])
-            }
+    /// Numbers of groups or of data terms.
+    fn numbers(&self, numbers: &[u32]) -> Bound<'py, PyAny> {
+        PyArray1::from_iter(self.py, numbers.iter().map(|n| i64::from(*n))).into_any()
+    }
+
+    /// theta and x; then the groups for a model that has them, or the mini-batch for one that knows of such.
+    fn arguments<F: PyReal>(&self, at: At<'_, F>, batched: bool) -> PyResult<Bound<'py, PyTuple>> {
+        let mut all = vec![self.vector(at.theta), self.rows(at.groups, at.x)?];
+        if self.callables.groups.is_some() {
+            all.push(self.numbers(at.groups));
+        } else if batched && self.callables.data_terms.is_some() {
+            all.push(at.terms.map(|b| self.numbers(b)).into_pyobject(self.py)?.into_any());
         }
+        PyTuple::new(self.py, all)
     }
 
     /// What a callable returned, as a contiguous array of the right shape.
@@ -170,7 +202,10 @@ impl<'py> Crossing<'_, 'py> {
             }
         };
         // NumPy makes a vector of a number, and a single column may come without its second axis.
-        let column = shape.len() > 1 && shape[1..].iter().all(|n| *n == 1) && array.shape() == &shape[..1];
+        let column = shape.len() > 1 && {
+            let kept = shape.iter().rposition(|n| *n != 1).map_or(1, |last| (last + 1).max(1));
+            (kept..shape.len()).any(|few| array.shape() == &shape[..few])
+        };
         if array.shape() != shape && !column {
             let got = shape_text(array.shape());
             return Err(PyValueError::new_err(format!("{what} returned shape {got}; {}", wanted())));
@@ -219,8 +254,47 @@ impl Written {
         })
     }
 
-    fn particles(&self, len: usize) -> usize {
-        len / self.callables.d_x
+    /// Asks for everything at once; the callable gets the names of what is asked for and returns as many arrays.
+    fn ask<F: PyReal>(&self, f: &Py<PyAny>, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
+        let c = &*self.callables;
+        let shape = |last| c.shape(at.groups, at.x.len(), last);
+        let Want { log_density, grad_x, grad_theta, scores, hessian, .. } = want;
+        let names = [
+            ("log_density", log_density.is_some()),
+            ("grad_x", grad_x.is_some()),
+            ("grad_theta", grad_theta.is_some()),
+            ("scores", scores.is_some()),
+            ("hessian", hessian.is_some()),
+        ];
+        self.cross(|py| {
+            let names: Vec<&str> = names.iter().filter(|(_, asked)| *asked).map(|(name, _)| *name).collect();
+            let names = PyTuple::new(py.py, names)?;
+            // Most questions are about all groups in their order: then no data need be gathered.
+            let all =
+                at.groups.len() == c.groups.unwrap_or(1) && at.groups.iter().zip(0..).all(|(g, i)| *g == i);
+            let groups = (!all).then(|| py.numbers(at.groups));
+            let answers =
+                f.bind(py.py).call1((py.vector(at.theta), py.rows(at.groups, at.x)?, groups, names))?;
+            let mut answers = answers.cast::<PyTuple>()?.iter();
+            let mut next =
+                || answers.next().ok_or_else(|| PyValueError::new_err("the model left a question open"));
+            if let Some(out) = log_density {
+                py.copy("the log density", &next()?, &shape(None), out)?;
+            }
+            if let Some(out) = grad_x {
+                py.copy("its gradient in the latents", &next()?, &shape(Some(c.d_x)), out)?;
+            }
+            if let Some(out) = grad_theta {
+                py.copy("its gradient in the parameters", &next()?, &[c.d_theta], out)?;
+            }
+            if let Some(out) = scores {
+                py.copy("its gradients in the parameters", &next()?, &shape(Some(c.d_theta)), out)?;
+            }
+            if let Some(out) = hessian {
+                py.copy("its Hessian in the parameters", &next()?, &[c.d_theta, c.d_theta], out)?;
+            }
+            Ok(())
+        })
     }
 }
 
@@ -245,47 +319,62 @@ impl<F: PyReal> Model<F> for Written {
         self.callables.x_names.clone()
     }
 
-    fn rows_per_block(&self, n: usize) -> usize {
-        n.min((MOST_COORDINATES / self.callables.d_x).max(1))
+    fn groups(&self) -> usize {
+        self.callables.groups.unwrap_or(1)
     }
 
-    /// Nothing, so that blocks follow each other: the interpreter would let only one of them run at a time anyway.
+    fn group_names(&self) -> Vec<String> {
+        self.callables.group_names.clone()
+    }
+
+    fn rows_per_block(&self, n: usize) -> usize {
+        let most = self.callables.block_rows.unwrap_or((MOST_COORDINATES / self.callables.d_x).max(1));
+        (n * self.callables.groups.unwrap_or(1)).min(most)
+    }
+
+    /// Nothing in most cases, so that blocks follow each other: the interpreter would let only one of them run at a time anyway.
     fn nanoseconds_per_row(&self) -> f64 {
-        0.0
+        if self.callables.block_rows.is_some() { 100.0 } else { 0.0 }
     }
 
     fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
-        let n = self.particles(at.x.len());
+        if let Some(f) = &self.callables.evaluate {
+            return self.ask(f, at, want);
+        }
         let Want { log_density, grad_x, grad_theta, scores, hessian, .. } = want;
         self.cross(|py| {
             let c = py.callables;
+            let shape = |last| c.shape(at.groups, at.x.len(), last);
             if grad_x.is_some() || grad_theta.is_some() || scores.is_some() {
-                let pair = c.gradients.bind(py.py).call1(py.arguments(at)?)?;
+                let of_theta = if c.scores { shape(Some(c.d_theta)) } else { vec![c.d_theta] };
+                let of_x = shape(Some(c.d_x));
+                let pair = c.gradients.bind(py.py).call1(py.arguments(at, true)?)?;
                 let pair = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().map_err(|_| {
                     let kind = pair.get_type().name().map_or("something else".into(), |t| t.to_string());
+                    let (of_theta, of_x) = (shape_text(&of_theta), shape_text(&of_x));
                     PyValueError::new_err(format!(
-                        "gradients returned {kind}; return the pair (grad_theta, grad_x) of shapes ({n}, {}) and ({n}, {})",
-                        c.d_theta, c.d_x
+                        "gradients returned {kind}; return the pair (grad_theta, grad_x) of shapes {of_theta} and {of_x}"
                     ))
                 })?;
-                let shape = [n, c.d_theta];
                 if let Some(out) = grad_theta {
-                    py.sum("grad_theta of gradients", &pair.0, &shape, out)?;
+                    py.sum("grad_theta of gradients", &pair.0, &of_theta, out)?;
                 }
                 if let Some(out) = scores {
-                    py.copy("grad_theta of gradients", &pair.0, &shape, out)?;
+                    py.copy("grad_theta of gradients", &pair.0, &of_theta, out)?;
                 }
                 if let Some(out) = grad_x {
-                    py.copy("grad_x of gradients", &pair.1, &[n, c.d_x], out)?;
+                    py.copy("grad_x of gradients", &pair.1, &of_x, out)?;
                 }
             }
             if let Some(out) = log_density {
-                let value = call(&c.log_density, py.py, (py.vector(at.theta), py.rows(at.x)?))?;
-                py.copy("log_density", &value, &[n], out)?;
+                let value = call(&c.log_density, py.py, py.arguments(at, false)?)?;
+                py.copy("log_density", &value, &shape(None), out)?;
             }
             if let Some(out) = hessian {
-                let value = call(&c.hessian, py.py, py.arguments(at)?)?;
-                py.sum("hessian", &value, &[n, c.d_theta, c.d_theta], out)?;
+                let value = call(&c.hessian, py.py, py.arguments(at, true)?)?;
+                let mut of_theta = shape(Some(c.d_theta));
+                of_theta.push(c.d_theta);
+                py.sum("hessian", &value, &of_theta, out)?;
             }
             Ok(())
         })
@@ -293,7 +382,7 @@ impl<F: PyReal> Model<F> for Written {
 
     fn gives(&self) -> Gives {
         let c = &self.callables;
-        Gives { log_density: c.log_density.is_some(), scores: true, hessian: c.hessian.is_some() }
+        Gives { log_density: c.log_density.is_some(), scores: c.scores, hessian: c.hessian.is_some() }
     }
 
     fn start(&self, _seed: u64, theta: &mut [f64], _buffers: &mut [f64]) {
@@ -333,10 +422,10 @@ impl<F: PyReal> MStep<F> for Written {
     }
 
     fn statistics(&self, at: At<'_, F>, out: &mut [f64]) -> Result<(), ModelError> {
-        let x = at.x;
-        let shape = [self.particles(x.len()), out.len()];
+        let shape = self.callables.shape(at.groups, at.x.len(), Some(out.len()));
         self.cross(|py| {
-            let value = call(&py.callables.statistics, py.py, (py.rows(x)?,))?;
+            let arguments = py.arguments(at, false)?;
+            let value = call(&py.callables.statistics, py.py, arguments.get_slice(1, arguments.len()))?;
             py.sum("statistics", &value, &shape, out)
         })
     }
@@ -350,10 +439,11 @@ impl<F: PyReal> MStep<F> for Written {
 }
 
 impl<F: PyReal> Draws<F> for Written {
-    fn map_normals(&self, theta: &[f64], _groups: &[u32], x: &mut [F]) {
-        let shape = [self.particles(x.len()), self.callables.d_x];
+    fn map_normals(&self, theta: &[f64], groups: &[u32], x: &mut [F]) {
+        let shape = self.callables.shape(groups, x.len(), Some(self.callables.d_x));
         let crossed = self.cross(|py| {
-            let value = call(&py.callables.prior, py.py, (py.vector(theta), py.rows(x)?))?;
+            let arguments = py.arguments(At { groups, ..At::new(theta, x) }, false)?;
+            let value = call(&py.callables.prior, py.py, arguments)?;
             py.copy("prior", &value, &shape, x)
         });
         if crossed.is_err() {

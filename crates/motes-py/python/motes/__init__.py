@@ -17,11 +17,14 @@ True
 0.7
 """
 
+from ._constraints import CholeskyCorr, CovarianceCholesky, Interval, Ordered, Positive, Real, Simplex
 from ._core import __version__
 from ._errors import DivergedError, VerdictError, VerdictWarning
 from ._fit import fit, load, resume
 from ._generator import Generator, GeneratorFit
 from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression, MultinomialRegression
+from ._named import by_group
+from ._named_fit import Latents, NamedFit
 from ._own import Check, Checks, Model, check_model
 from ._registry import ModelInfo, Option, models
 from ._replicates import Replicates
@@ -32,21 +35,31 @@ __all__ = [
     "BayesianNeuralNetwork",
     "Check",
     "Checks",
+    "CholeskyCorr",
+    "CovarianceCholesky",
     "DivergedError",
     "Fit",
     "Generator",
     "GeneratorFit",
     "Hierarchical",
+    "Interval",
+    "Latents",
     "LogisticRegression",
     "Model",
     "ModelInfo",
     "MultinomialRegression",
+    "NamedFit",
     "Option",
+    "Ordered",
+    "Positive",
+    "Real",
     "Replicates",
+    "Simplex",
     "Step",
     "VerdictError",
     "VerdictWarning",
     "__version__",
+    "by_group",
     "check_model",
     "fit",
     "load",

@@ -20,8 +20,8 @@ def to_arviz(fits: Sequence["Fit"]) -> Any:
     order = sorted(steps)
     x = np.stack([np.stack([fit.clouds[fit.clouds_k == k] for k in order]) for fit in fits])
     constants = {"theta": np.stack([fit.theta_mean for fit in fits])}
-    if len(fits[0].se) == len(fits[0].theta):
-        constants["theta_se"] = np.stack([fit.se for fit in fits])
+    if len(fits[0]._of_theta("se")) == len(fits[0].theta):
+        constants["theta_se"] = np.stack([fit._of_theta("se") for fit in fits])
     of_theta = ["replicate", "theta_dim"]
     if len(fits) == 1:
         constants, of_theta = {name: values[0] for name, values in constants.items()}, of_theta[1:]

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import textwrap
 from typing import Any, Callable, overload
 
+import numpy as np
+
 from . import _core
-from ._arrays import flag, place, whole
+from ._arrays import converted, flag, numbers, place, whole
 from ._generator import Generator, GeneratorFit
 from ._models import _Builtin
+from ._named import Apart
+from ._named_fit import NamedFit
 from ._own import Model, _problem
 from ._registry import algorithms, models, options_of, refuse_unknown, run_options
 from ._replicates import Replicates
@@ -31,7 +36,7 @@ def fit(
     steps: int | None = ...,
     step_size: float | str | None = ...,
     burn_in: int | None = ...,
-    seed: int = ...,
+    seed: int | np.random.Generator | None = ...,
     threads: int | None = ...,
     callback: Callable[[Step], Any] | None = ...,
     progress: bool = ...,
@@ -42,6 +47,7 @@ def fit(
     report: bool = ...,
     budget: float | None = ...,
     strict: bool = ...,
+    init: Any = ...,
     **settings: Any,
 ) -> GeneratorFit: ...
 
@@ -54,7 +60,7 @@ def fit(
     steps: int | None = ...,
     step_size: float | str | None = ...,
     burn_in: int | None = ...,
-    seed: int = ...,
+    seed: int | np.random.Generator | None = ...,
     threads: int | None = ...,
     callback: Callable[[Step], Any] | None = ...,
     progress: bool = ...,
@@ -65,6 +71,7 @@ def fit(
     report: bool = ...,
     budget: float | None = ...,
     strict: bool = ...,
+    init: Any = ...,
     **settings: Any,
 ) -> Fit: ...
 
@@ -77,7 +84,7 @@ def fit(
     steps: int | None = ...,
     step_size: float | str | None = ...,
     burn_in: int | None = ...,
-    seed: int = ...,
+    seed: int | np.random.Generator | None = ...,
     threads: int | None = ...,
     callback: Callable[[Step], Any] | None = ...,
     progress: bool = ...,
@@ -88,6 +95,7 @@ def fit(
     report: bool = ...,
     budget: float | None = ...,
     strict: bool = ...,
+    init: Any = ...,
     **settings: Any,
 ) -> Replicates: ...
 
@@ -99,7 +107,7 @@ def fit(
     steps: int | None = None,
     step_size: float | str | None = None,
     burn_in: int | None = None,
-    seed: int = 0,
+    seed: int | np.random.Generator | None = 0,
     threads: int | None = None,
     callback: Callable[[Any], Any] | None = None,
     progress: bool = True,
@@ -110,6 +118,7 @@ def fit(
     report: bool = True,
     budget: float | None = None,
     strict: bool = False,
+    init: Any = None,
     **settings: Any,
 ) -> Any:
     """Fits a model by maximum likelihood with a cloud of particles.
@@ -141,8 +150,8 @@ def fit(
         generator: 1e-4).
     burn_in : int, optional
         Steps left out of the averages; by default half of all.
-    seed : int
-        The seed of all randomness.
+    seed : int, numpy.random.Generator or None
+        The seed of all randomness; None, or a generator, draws one, which ``Fit.settings`` holds.
     threads : int, optional
         Threads to use, by default all. Results do not depend on it.
     callback : callable, optional
@@ -163,6 +172,10 @@ def fit(
         Seconds after which the fit stops, as with Ctrl-C: ``Fit.resume`` goes on.
     strict : bool
         Whether to raise a :class:`VerdictError`, which holds the fit, instead of the warning.
+    init : dict, array_like, callable or Fit, optional
+        Where theta starts: values by name for a model with named parameters (what is left out starts where it does by default),
+        a vector on the free scale, another fit of the same model, or a function of a ``numpy.random.Generator``, which is
+        made of the seed, that returns a dict or a vector. In place of ``init_theta``.
     **settings
         As on the command line, with underscores. For a generator also epochs (instead of steps), lambda_ (instead of
         theta_rate), sigma, batchnorm and pictures_every. For every model:
@@ -205,9 +218,42 @@ def fit(
     strict = flag("strict", strict)
     given = dict(algorithm=algorithm, particles=particles, steps=steps, step_size=step_size, burn_in=burn_in, seed=seed)
     how = how_of(threads, callback, callback_every, report, budget)
-    result = fitted(model, {**given, **settings}, how, progress, out, replicates)
+    chosen = {**given, **{key.replace("-", "_"): value for key, value in settings.items()}}
+    chosen["seed"] = _seed(chosen["seed"])
+    if init is not None:
+        if chosen.get("init_theta") is not None:
+            raise ValueError("init and init_theta say the same; give one of them")
+        chosen["init_theta"] = _start(model, init, chosen["seed"])
+    try:
+        result = fitted(model, chosen, how, progress, out, replicates)
+    finally:
+        Apart.end()
     tell_verdict(result, strict)
     return result
+
+
+def _seed(seed: Any) -> int:
+    """The seed of a run; one is drawn where none is given."""
+    if seed is None:
+        return secrets.randbits(32)
+    return int(seed.integers(1 << 32)) if isinstance(seed, np.random.Generator) else whole("seed", seed)
+
+
+def _start(model: Any, init: Any, seed: int) -> np.ndarray:
+    """Where theta starts, as a free vector."""
+    if callable(init) and not isinstance(init, Fit):
+        init = init(np.random.default_rng(seed))
+    layout = model._named.params if isinstance(model, Model) and model._named else None
+    if isinstance(init, Fit):
+        names, own = init.theta_names, _problem(model).shape()[2]
+        if names != own:
+            raise ValueError(f"init is a fit with the parameters {', '.join(names[:5])}; give one of the same model")
+        return init.theta_mean
+    if isinstance(init, dict):
+        if layout is None:
+            raise ValueError("init is a dict and the model's parameters have no names to find in it; give a vector")
+        return layout.start("init", init)
+    return numbers("init", np.atleast_1d(converted("init", init, "give a dict, a vector, a callable or a Fit")), 1)
 
 
 def fitted(
@@ -355,4 +401,6 @@ def resume(
 
 
 def _of_model(run: _core.Run, model: Any) -> Fit:
-    return GeneratorFit(run, model) if isinstance(model, Generator) else Fit(run, model)
+    if isinstance(model, Generator):
+        return GeneratorFit(run, model)
+    return NamedFit(run, model) if isinstance(model, Model) and model._named else Fit(run, model)

@@ -7,7 +7,7 @@ from typing import Any, Callable, List, Mapping, Sequence
 
 import numpy as np
 
-from . import _arrays
+from . import _arrays, _named
 from ._core import Problem, check as _check, trace_columns
 from ._registry import models
 
@@ -46,6 +46,14 @@ class Model:
         Where theta starts unless ``init_theta`` says otherwise; by default at zero.
     theta_terms : array_like, optional
         The number of terms in each component of the theta-gradient; for ``preconditioner="diagonal"``.
+    groups : int or sequence of str, optional
+        The number M of groups, or a name for each, if l is a sum over groups (or single data) that have latents of their
+        own: ``d_x`` is then the number of latents of one group, x has shape ``(B, n, d_x)`` for B groups with n
+        particles each, callables get the numbers of these groups as their last argument, and what they return has two
+        leading axes ``(B, n)``. Mini-batches are of groups.
+    scores : bool
+        Whether theta-gradients come particle by particle. With False they come summed over all particles, with shape
+        ``(d_theta,)``: less memory for large models, but neither auto nor standard errors.
     data_terms : int, optional
         The number M of exchangeable data terms, for mini-batches (``fit(..., batch=B)``): ``gradients`` and ``hessian``
         are then called with a third argument, the numbers of the batch's terms (their sum to be rescaled by M/B), or
@@ -89,8 +97,13 @@ class Model:
         start: Any = None,
         theta_terms: Any = None,
         data_terms: int | None = None,
+        groups: int | Sequence[str] | None = None,
+        scores: bool = True,
         curvature: float | None = None,
         default_step_size: float = 0.01,
+        _named_as: _named.Named | None = None,
+        _evaluate: Callable[..., Any] | None = None,
+        _block_rows: int | None = None,
     ) -> None:
         self.d_theta, self.d_x = _arrays.whole("d_theta", d_theta, 1), _arrays.whole("d_x", d_x, 1)
         pieces = {
@@ -119,6 +132,12 @@ class Model:
         if taken := [n for n in self.theta_names if n in trace_columns()]:
             raise ValueError(f"names of theta has {taken[0]!r}, which is a column of every trace's own; choose another")
         self.x_names = _names("names of x", of.get("x"), self.d_x, "x")
+        self.groups, self.group_names = _named.groups_of(groups)
+        if self.groups is not None and data_terms is not None:
+            raise ValueError("groups and data_terms do not go together: mini-batches are of groups; leave data_terms out")
+        self.scores = _arrays.flag("scores", scores)
+        #: Parameters and latents by name, if the model has them.
+        self._named, self._evaluate, self._block_rows = _named_as, _evaluate, _block_rows
         self.start: list[float] | None = None
         if start is not None:
             given = _arrays.converted("start", start, "give a number for each parameter")
@@ -137,99 +156,161 @@ class Model:
         self.default_step_size = _arrays.finite("default_step_size", default_step_size)
         if self.default_step_size <= 0.0:
             raise ValueError(f"default_step_size is {default_step_size}; give a positive number")
-        self._statistics_len = 0 if statistics is None else _width(statistics, self.d_x)
+        self._statistics_len = 0 if statistics is None else _width(statistics, self.d_x, self.groups is not None)
+        self._exact: Callable[[], Model] | None = None
         self._problem = Problem.of_callables(self)
 
     @classmethod
-    def from_jax(cls, log_density: Callable[..., Any], d_theta: int, d_x: int, **options: Any) -> "Model":
-        """A model whose derivatives JAX derives from the log density alone.
+    def from_jax(
+        cls,
+        log_joint: Callable[..., Any],
+        d_theta: int | None = None,
+        d_x: int | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        latent: Any = None,
+        data: Mapping[str, Any] | None = None,
+        groups: int | Sequence[str] | None = None,
+        coords: Mapping[str, Any] | None = None,
+        x64: bool | None = None,
+        **options: Any,
+    ) -> "Model":
+        """A model whose derivatives JAX derives from its log density.
 
-        Gradients and theta-Hessian come from ``jax.grad`` and ``jax.hessian``, vectorised by ``jax.vmap`` and compiled,
-        in double precision whatever the global setting of JAX.
+        Everything is vectorised by ``jax.vmap`` and compiled. Data are arguments of the compiled functions, not
+        constants in them.
 
         Parameters
         ----------
-        log_density : callable
-            ``g(theta, x) -> scalar`` for a single particle ``x`` of shape ``(d_x,)``, written with ``jax.numpy``; with
-            ``data_terms``, ``g(theta, x, batch=None)``.
-        d_theta, d_x : int
-            The number of parameters and of latent coordinates.
+        log_joint : callable
+            ``log_joint(p, u, row) -> scalar``, log p(u, y) of one group (without ``groups``: of all data), written with
+            ``jax.numpy``: ``p`` holds the parameters by name and ``u`` the latents of the group by name, both in their
+            natural form; ``row`` holds the group's data by name. A constant may be left out: it is then missing from the
+            log-likelihood too. With ``d_theta`` and ``d_x`` in place of ``params`` and ``latent``:
+            ``log_joint(theta, x) -> scalar`` of two vectors.
+        params : dict
+            Names and constraints: ``motes.Real(4)``, ``motes.Positive()``, and so on. A shape stands for real numbers.
+        latent : dict or shape
+            The same for the latents of one group. If it is not a dict, ``u`` is one array.
+        data : dict of array_like, optional
+            Arrays whose first axis runs over the groups. :func:`by_group` makes them of rows.
+        groups : int or sequence of str, optional
+            The number of groups, or their names; without it, all data share the latents.
+        coords : dict, optional
+            Names for the entries of arrays: ``{"beta": ["1", "x1"]}``; a list of lists for several axes.
+        x64 : bool, optional
+            Whether JAX computes in double precision; by default as JAX is set, which is single precision unless
+            somebody set ``jax_enable_x64``. The values of groups are added up in double precision either way.
         **options
-            The other arguments of :class:`Model`, such as ``names``, ``prior`` or ``m_step``.
+            The other arguments of :class:`Model`, such as ``name``; ``prior(p, z) -> u`` turns standard normals, by name, into
+            draws from the prior.
 
         Examples
         --------
-        >>> import motes
+        Random intercepts, u_g ~ N(mu, sd^2) and y_gi ~ N(u_g, 1):
+
+        >>> import motes, numpy as np
         >>> jnp = __import__("pytest").importorskip("jax.numpy")
-        >>> y = [1.2, 0.3, 2.5, 1.9]
-        >>> def log_density(theta, x):
-        ...     return -0.5 * jnp.sum((x - theta) ** 2 + (jnp.array(y) - x) ** 2)
-        >>> motes.check_model(motes.Model.from_jax(log_density, 1, 4)).ok
-        True
+        >>> y = np.random.default_rng(0).normal(2.0, 1.0, (50, 3)) + np.random.default_rng(1).normal(0, 1.5, (50, 1))
+        >>> def log_joint(p, u, row):
+        ...     prior = -0.5 * ((u["u"] - p["mu"]) / p["sd"]) ** 2 - jnp.log(p["sd"])
+        ...     return prior - 0.5 * jnp.sum((row["y"] - u["u"]) ** 2)
+        >>> model = motes.Model.from_jax(
+        ...     log_joint, params={"mu": motes.Real(), "sd": motes.Positive()}, latent={"u": ()}, data={"y": y}, groups=50
+        ... )
+        >>> fit = motes.fit(model, progress=False)
+        >>> fit.verdict, bool(abs(fit.params["mu"] - y.mean()) < 0.2 * fit.se["mu"])
+        ('ok', True)
         """
-        import jax
-
-        enable = getattr(jax, "enable_x64", None)
-        if enable is None:
-            from jax.experimental import enable_x64 as enable
-
-        def compiled(f: Callable[..., Any]) -> Callable[..., Any]:
-            jitted = jax.jit(lambda theta, x, *batch: jax.vmap(lambda one: f(theta, one, *batch))(x))
-
-            def call(theta: np.ndarray, x: np.ndarray, *batch: Any) -> Any:
-                with enable(True):
-                    return jitted(theta, x, *batch)
-
-            return call
-
-        pieces = {
-            "gradients": compiled(jax.grad(log_density, argnums=(0, 1))),
-            "log_density": compiled(log_density),
-            "hessian": compiled(jax.hessian(log_density)),
-        }
-        return cls(d_theta, d_x, **{**pieces, **options})
+        x64 = None if x64 is None else _arrays.flag("x64", x64)
+        given = (log_joint, d_theta, d_x, params, latent, data, groups, coords)
+        return cls._derived(given, lambda named: _named.jax_evaluate(named, x64), options, jax=True)
 
     @classmethod
-    def from_torch(cls, log_density: Callable[..., Any], d_theta: int, d_x: int, **options: Any) -> "Model":
-        """A model whose derivatives PyTorch derives from the log density alone, by ``torch.func``.
+    def from_torch(
+        cls,
+        log_joint: Callable[..., Any],
+        d_theta: int | None = None,
+        d_x: int | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        latent: Any = None,
+        data: Mapping[str, Any] | None = None,
+        groups: int | Sequence[str] | None = None,
+        coords: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> "Model":
+        """A model whose derivatives PyTorch derives from its log density, by ``torch.func``.
 
         Parameters
         ----------
-        log_density : callable
-            ``g(theta, x) -> scalar`` for a single particle ``x`` of shape ``(d_x,)``, of double-precision tensors; with
-            ``data_terms``, ``g(theta, x, batch=None)``.
-        d_theta, d_x : int
-            The number of parameters and of latent coordinates.
-        **options
-            The other arguments of :class:`Model`.
+        log_joint, d_theta, d_x, params, latent, data, groups, coords, **options
+            As for :meth:`from_jax`, with tensors. They have the dtype of the data's first tensor of floating point, or
+            double precision, and are on its device, which does the evaluating.
 
         Examples
         --------
         >>> import motes
         >>> torch = __import__("pytest").importorskip("torch")
         >>> y = torch.tensor([1.2, 0.3, 2.5, 1.9], dtype=torch.float64)
-        >>> def log_density(theta, x):
+        >>> def log_joint(theta, x):
         ...     return -0.5 * ((x - theta) ** 2 + (y - x) ** 2).sum()
-        >>> motes.check_model(motes.Model.from_torch(log_density, 1, 4)).ok
+        >>> motes.check_model(motes.Model.from_torch(log_joint, 1, 4)).ok
         True
         """
-        import torch
+        given = (log_joint, d_theta, d_x, params, latent, data, groups, coords)
+        return cls._derived(given, _named.torch_evaluate, options, jax=False)
 
-        def vectorised(f: Callable[..., Any]) -> Callable[..., Any]:
-            def call(theta: np.ndarray, x: np.ndarray, *batch: Any) -> Any:
-                rest = [None if b is None else torch.from_numpy(b) for b in batch]
-                at = torch.from_numpy(theta)
-                out = torch.func.vmap(lambda one: f(at, one, *rest))(torch.from_numpy(x))
-                if isinstance(out, tuple):
-                    return tuple(part.detach().cpu().numpy() for part in out)
-                return out.detach().cpu().numpy()
+    @classmethod
+    def _derived(cls, given: tuple[Any, ...], of: Callable[..., Any], options: dict[str, Any], jax: bool) -> "Model":
+        """A model of one density; `of` makes callables of it."""
+        log_joint, d_theta, d_x, params, latent, data, groups, coords = given
+        if params is None and latent is None:
+            if d_theta is None or d_x is None:
+                raise ValueError("params and latent are missing; give dicts of names and constraints, or d_theta and d_x")
+            if any(part is not None for part in (data, groups, coords)):
+                raise ValueError("data, groups and coords go with params and latent; give these in place of d_theta and d_x")
+            return cls._of_vectors(log_joint, d_theta, d_x, options, jax)
+        if d_theta is not None or d_x is not None:
+            raise ValueError("params and latent say what d_theta and d_x would; leave these out")
+        named = _named.Named(log_joint, params, latent, data, groups, coords)
+        for taken in ("names", "start", "data_terms", "statistics", "m_step"):
+            if options.get(taken) is not None:
+                remedy = {"names": "use coords", "start": "give init to the constraints"}.get(taken, "leave it out")
+                raise ValueError(f"{taken} does not go with params and latent; {remedy}")
+        evaluate, prior = of(named)
+        if callable(options.get("prior")):
+            _named.refuse_prior_of_constrained(named)
+            options = {**options, "prior": prior(options["prior"])}
+        def asked(*want: str) -> Callable[..., Any]:
+            def call(theta: Any, x: Any, *groups: Any) -> Any:
+                answers = evaluate(theta, x, *(groups or (None,)), want)
+                return answers if len(want) > 1 else answers[0]
 
             return call
 
         pieces = {
-            "gradients": vectorised(torch.func.grad(log_density, argnums=(0, 1))),
-            "log_density": vectorised(log_density),
-            "hessian": vectorised(torch.func.hessian(log_density)),
+            "gradients": asked("scores", "grad_x"),
+            "log_density": asked("log_density"),
+            "hessian": asked("hessian"),
+            "names": {"theta": named.params.free_names, "x": named.latent.free_names},
+            "start": named.params.default(),
+            "groups": None if named.groups is None else named.group_names,
+        }
+        own = {"_named_as": named, "_evaluate": evaluate, "_block_rows": named.block_rows() if jax else None}
+        model = cls(named.params.free, named.latent.free, **pieces, **options, **own)
+        # Differences tell little in single precision.
+        model._exact = (lambda: cls._derived(given, lambda named: _named.jax_evaluate(named, True), options, True)) if jax else None
+        return model
+
+    @classmethod
+    def _of_vectors(cls, log_density: Callable[..., Any], d_theta: int, d_x: int, options: dict[str, Any], jax: bool) -> "Model":
+        """A model of a density of two vectors, in double precision."""
+        compiled, grad, hessian = _by_jax() if jax else _by_torch()
+        pieces = {
+            "gradients": compiled(grad(log_density, argnums=(0, 1))),
+            "log_density": compiled(log_density),
+            "hessian": compiled(hessian(log_density)),
         }
         return cls(d_theta, d_x, **{**pieces, **options})
 
@@ -300,7 +381,42 @@ def check_model(model: Any, seed: int = 0) -> Checks:
     >>> [c.piece for c in checks if not c.ok]
     ['x-gradient']
     """
-    return Checks(Check(*row) for row in _check(_problem(model), _arrays.whole("seed", seed)))
+    exact = getattr(model, "_exact", None)
+    try:
+        return Checks(Check(*row) for row in _check(_problem(exact() if exact else model), _arrays.whole("seed", seed)))
+    finally:
+        _named.Apart.end()
+
+
+def _by_jax() -> tuple[Any, Any, Any]:
+    """How JAX vectorises a function of theta and one particle, and how it derives one."""
+    import jax
+
+    apart = _named.Apart(True)
+
+    def compiled(f: Callable[..., Any]) -> Callable[..., Any]:
+        jitted = jax.jit(lambda theta, x, *batch: jax.vmap(lambda one: f(theta, one, *batch))(x))
+        return lambda theta, x, *batch: apart(lambda: jitted(theta, x, *batch))
+
+    return compiled, jax.grad, jax.hessian
+
+
+def _by_torch() -> tuple[Any, Any, Any]:
+    """The same for PyTorch."""
+    import torch
+
+    def vectorised(f: Callable[..., Any]) -> Callable[..., Any]:
+        def call(theta: np.ndarray, x: np.ndarray, *batch: Any) -> Any:
+            rest = [None if b is None else torch.from_numpy(b) for b in batch]
+            at = torch.from_numpy(theta)
+            out = torch.func.vmap(lambda one: f(at, one, *rest))(torch.from_numpy(x))
+            if isinstance(out, tuple):
+                return tuple(part.detach().cpu().numpy() for part in out)
+            return out.detach().cpu().numpy()
+
+        return call
+
+    return vectorised, torch.func.grad, torch.func.hessian
 
 
 def _problem(model: Any) -> Problem:
@@ -318,7 +434,14 @@ def _names(what: str, given: Sequence[str] | None, count: int, letter: str) -> l
     return _arrays.names(what, given, count, letter)
 
 
-def _width(statistics: Callable[..., Any], d_x: int) -> int:
+def _width(statistics: Callable[..., Any], d_x: int, grouped: bool) -> int:
+    if grouped:
+        told = statistics(np.full((1, 1, d_x), 0.5), np.zeros(1, dtype=np.int64))
+        value = _arrays.converted("statistics", told, "return an array of shape (groups, n, k)")
+        if value.ndim != 3 or value.shape[:2] != (1, 1) or value.shape[2] == 0:
+            shape = value.shape
+            raise ValueError(f"statistics returned shape {shape} for one particle; return an array of shape (groups, n, k)")
+        return value.shape[2]
     value = _arrays.converted("statistics", statistics(np.full((1, d_x), 0.5)), "return an array of shape (n, k)")
     if value.ndim == 1 and value.shape == (1,):
         return 1

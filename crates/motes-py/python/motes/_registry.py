@@ -69,6 +69,37 @@ def algorithms() -> dict[str, str]:
     return {name: a["about"] for name, a in _table()["algorithms"].items()}
 
 
+#: What other libraries call our settings, and what to say of what we have no need of.
+_ELSEWHERE = {
+    "random_state": "seed",
+    "rng": "seed",
+    "n_jobs": "threads",
+    "num_chains": "replicates",
+    "chains": "replicates",
+    "num_particles": "particles",
+    "n_particles": "particles",
+    "num_steps": "steps",
+    "n_iter": "steps",
+    "max_iter": "steps",
+    "num_samples": "tolerance, which decides how long auto samples; steps for other algorithms",
+    "draws": "tolerance, which decides how long auto samples; steps for other algorithms",
+    "tune": "burn_in; auto needs none",
+    "num_warmup": "burn_in; auto needs none",
+    "warmup": "burn_in; auto needs none",
+    "lr": "step_size for the particles and theta_rate for the parameters",
+    "learning_rate": "step_size for the particles and theta_rate for the parameters",
+    "tol": "tolerance",
+    "batch_size": "batch",
+    "verbose": "progress",
+    "progressbar": "progress",
+    "progress_bar": "progress",
+    "initvals": "init",
+    "init_params": "init",
+    "timeout": "budget",
+    "dtype": "precision",
+}
+
+
 def refuse_unknown(who: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Refuses settings that there are none of, and says what was meant or where they belong."""
     known = sorted(known)
@@ -78,6 +109,8 @@ def refuse_unknown(who: str, given: Iterable[str], known: Iterable[str]) -> None
         owners = [name for name in models() if key in options_of(name)]
         if key in run_options():
             remedy = "give it to motes.fit"
+        elif key in _ELSEWHERE:
+            remedy = f"its name here is {_ELSEWHERE[key]}"
         elif close := difflib.get_close_matches(key, known, 1):
             remedy = f"did you mean {close[0]}?"
         elif owners:

@@ -9,7 +9,7 @@ import math
 import os
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -30,6 +30,25 @@ def asked(steps: int | None, tolerance: float | None, max_evaluations: int | Non
     total = None if steps is None else whole("steps", steps)
     nearer = None if tolerance is None else finite("tolerance", tolerance)
     return total, nearer, None if max_evaluations is None else whole("max_evaluations", max_evaluations)
+
+
+class Estimate(NamedTuple):
+    """A row of the table of estimates."""
+
+    name: str
+    value: float
+    se: float
+    low: float
+    high: float
+    mc_error: float
+
+
+def level_of(level: float | None, own: float) -> float:
+    """The level of intervals: what is asked for, or the fit's own."""
+    level = own if level is None else finite("level", level)
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level is {level}; give a number between 0 and 1, such as 0.95")
+    return level
 
 
 class Fit(Ran):
@@ -119,9 +138,7 @@ class Fit(Ran):
             The lower and the upper end of each; NaN where the standard error is not known.
         """
         own = self._summary["level"]
-        level = own if level is None else finite("level", level)
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level is {level}; give a number between 0 and 1, such as 0.95")
+        level = level_of(level, own)
         told = self._summary["theta"]["interval"]
         if level == own and told:
             return np.array([[math.nan] * 2 if pair is None else pair for pair in told], dtype=np.float64)
@@ -250,8 +267,9 @@ class Fit(Ran):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that determined the run, named as in config.toml."""
-        return self._summary["settings"]
+        """Everything that determined the run, named as in config.toml: ``motes.fit(model, **fit.settings)`` repeats it."""
+        told = self._summary["settings"]
+        return {name: value for name, value in told.items() if name not in ("model", "version")}
 
     @property
     def seconds(self) -> float:
@@ -382,10 +400,7 @@ class Fit(Ran):
         -------
         numpy.ndarray, shape (rows, 2)
         """
-        level = self._summary["level"] if level is None else finite("level", level)
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level is {level}; give a number between 0 and 1, such as 0.95")
-        return self._predicted(X, unknown, level)[1]
+        return self._predicted(X, unknown, level_of(level, self._summary["level"]))[1]
 
     def _predicted(self, X: Any, unknown: str | None, level: float) -> tuple[np.ndarray, np.ndarray]:
         classes = self._run.problem.classes()
@@ -438,15 +453,19 @@ class Fit(Ran):
     def __str__(self) -> str:
         return self.summary() if self.complete else self._head()
 
+    def _estimates(self) -> list[Estimate]:
+        """What is known of each parameter that is listed."""
+        columns = (self.theta_names, self.theta_mean, self.se, *self.conf_int().T, self.mc_error)
+        return [Estimate(*row) for row in zip(*columns)]
+
     def _repr_html_(self) -> str:
         """The estimates as a table, for notebooks."""
-        rows, shown = [], min(len(self.se), _LISTED)
-        columns = (self.theta_mean, self.se, *self.conf_int().T, self.mc_error)
-        for i, name in enumerate(self.theta_names[:shown]):
-            cells = "".join(f"<td>{_digits(column[i])}</td>" for column in columns)
+        rows, estimates = [], self._estimates()
+        for name, *numbers in estimates[:_LISTED]:
+            cells = "".join(f"<td>{_digits(number)}</td>" for number in numbers)
             rows.append(f"<tr><th>{html.escape(name)}</th>{cells}</tr>")
-        if len(self.theta_names) > shown:
-            rows.append(f"<tr><th>... and {len(self.theta_names) - shown} more</th></tr>")
+        if len(self.theta) > _LISTED:
+            rows.append(f"<tr><th>... and {len(self.theta) - _LISTED} more</th></tr>")
         percent = f"{100 * self._summary['level']:g} %"
         heads = ("parameter", "estimate", "std. error", f"{percent} from", "to", "MC error")
         head = "".join(f"<th>{word}</th>" for word in heads)

@@ -1,0 +1,187 @@
+"""What comes of a fit of a model with named parameters: everything by name, on its natural scale."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from ._constraints import Real
+from ._named import Named
+from ._result import Estimate, Fit, level_of
+
+
+class Latents:
+    """The posterior of one named latent at the estimate, for each group.
+
+    Attributes
+    ----------
+    draws : numpy.ndarray, shape (draws, groups, ...)
+        Particles of the posterior stage, on the natural scale; without the axis of groups where the latents are shared.
+    groups : list of str or None
+        The names of the groups.
+    """
+
+    def __init__(self, fit: "NamedFit", name: str) -> None:
+        self._fit, self._name = fit, name
+        self.groups = fit.group_names if fit._as.groups is not None else None
+
+    @cached_property
+    def draws(self) -> np.ndarray:
+        layout, clouds = self._fit._as.latent, self._fit.clouds
+        part = layout.parts[self._name]
+        free = clouds.reshape(-1, layout.free)[:, layout.slices[self._name]]
+        lead = (len(clouds),) if self._fit._as.groups is None else (len(clouds), -1)
+        return part.many(free.astype(np.float64)).reshape((*lead, *part.shape))
+
+    def mean(self) -> np.ndarray:
+        """The posterior mean of each group."""
+        return self._moment("posterior_mean", lambda draws: draws.mean(axis=0))
+
+    def var(self) -> np.ndarray:
+        """The posterior variance of each group, at the estimate of the parameters."""
+        return self._moment("posterior_var", lambda draws: draws.var(axis=0))
+
+    def sd(self) -> np.ndarray:
+        """The posterior standard deviation of each group."""
+        return np.sqrt(self.var())
+
+    def quantile(self, q: Any) -> np.ndarray:
+        """Quantiles over :attr:`draws`, as ``numpy.quantile`` gives them."""
+        return np.quantile(self.draws, q, axis=0)
+
+    def _moment(self, name: str, of: Any) -> np.ndarray:
+        layout = self._fit._as.latent
+        part = layout.parts[self._name]
+        if not isinstance(part, Real):
+            return of(self.draws)
+        # Streamed over all clouds, not only over those that were kept.
+        all_groups = getattr(self._fit, name).reshape(-1, layout.free)[:, layout.slices[self._name]]
+        lead = () if self._fit._as.groups is None else (-1,)
+        return all_groups.reshape((*lead, *part.shape))
+
+    def __repr__(self) -> str:
+        return f"Latents({self._name!r}, draws of shape {self.draws.shape})"
+
+
+class NamedFit(Fit):
+    """A fit of a model with named parameters: :attr:`params`, :attr:`se` and the like are dicts of arrays.
+
+    Numbers are on the natural scale; standard errors come there by the delta method, and intervals are made on a scale
+    without bounds (the logarithm of what is positive) and mapped back. ``theta_mean``, ``covariance`` and the run directory's
+    files are on the free scale, on which Motes works.
+
+    Examples
+    --------
+    >>> import motes, numpy as np
+    >>> jnp = __import__("pytest").importorskip("jax.numpy")
+    >>> y = np.array([1.2, 0.3, 2.5, 1.9])
+    >>> def log_joint(p, u, row):
+    ...     return -0.5 * ((u["u"] - p["mu"]) ** 2 + (row["y"] - u["u"]) ** 2)
+    >>> model = motes.Model.from_jax(log_joint, params={"mu": motes.Real()}, latent={"u": ()}, data={"y": y}, groups=4)
+    >>> fit = motes.fit(model, progress=False)
+    >>> bool(abs(fit.params["mu"] - y.mean()) < 0.2 * fit.se["mu"]), fit.latents["u"].mean().shape
+    (True, (4,))
+    """
+
+    @property
+    def _as(self) -> Named:
+        return self.model._named
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The estimates by name, on their natural scale."""
+        return self._named_values(self._as.params.natural(self.theta_mean))
+
+    @property
+    def se(self) -> dict[str, Any]:  # type: ignore[override]
+        """Standard errors by name, on the natural scale, by the delta method (NaN where they are not known)."""
+        return self._spread(self._free_covariance)
+
+    @property
+    def mc_error(self) -> dict[str, Any]:  # type: ignore[override]
+        """Monte Carlo errors of :attr:`params` by name."""
+        return self._spread(np.diag(self._padded("mc_error") ** 2))
+
+    @property
+    def _free_covariance(self) -> np.ndarray:
+        known = self.covariance
+        return np.diag(self._padded("se") ** 2) if known is None else known
+
+    def _padded(self, name: str) -> np.ndarray:
+        """What is told of the first 1,000 parameters, and NaN for others."""
+        told = self._of_theta(name)
+        return np.concatenate([told, np.full(self._as.params.free - len(told), np.nan)])
+
+    def _spread(self, covariance: np.ndarray) -> dict[str, Any]:
+        layout, out = self._as.params, {}
+        for name, part in layout.parts.items():
+            to, own = layout.derivative(name, self.theta_mean), layout.slices[name]
+            squares = np.einsum("ij,jk,ik->i", to, covariance[own, own], to)
+            out[name] = np.sqrt(squares).reshape(part.shape)
+        return self._named_values(out)
+
+    @staticmethod
+    def _named_values(values: dict[str, Any]) -> dict[str, Any]:
+        return {name: float(value) if np.ndim(value) == 0 else np.asarray(value) for name, value in values.items()}
+
+    def conf_int(self, level: float | None = None) -> dict[str, np.ndarray]:  # type: ignore[override]
+        """Confidence intervals by name, with a last axis of length 2: made on a scale without bounds and mapped back.
+
+        Parameters
+        ----------
+        level : float, optional
+            Between 0 and 1; by default that of the fit, which is 0.95 unless it was given ``level``.
+        """
+        level = level_of(level, self._summary["level"])
+        width, out, errors, params = NormalDist().inv_cdf(0.5 + 0.5 * level), {}, self.se, self.params
+        for name, part in self._as.params.parts.items():
+            ends = []
+            for value, error, link in zip(np.ravel(params[name]), np.ravel(errors[name]), part.links()):
+                if error == 0.0:
+                    ends.append((value, value))  # fixed, as the first entry of a Cholesky factor
+                    continue
+                slope = link.to(complex(value, 1e-30)).imag / 1e-30
+                middle, half = link.to(value), width * error * abs(slope)
+                ends.append((link.back(middle - half), link.back(middle + half)))
+            out[name] = np.array(ends, dtype=np.float64).reshape(*part.shape, 2)
+        return out
+
+    @property
+    def latents(self) -> dict[str, Latents]:
+        """The posterior of each named latent at the estimate."""
+        return {name: Latents(self, name) for name in self._as.latent.parts}
+
+    def _estimates(self) -> list[Estimate]:
+        rows, layout = [], self._as.params
+        values = (self.params, self.se, self.conf_int(), self.mc_error)
+        for name, part in layout.parts.items():
+            flat = [np.reshape(v[name], (len(layout.labels[name]), -1)) for v in values]
+            for label, value, error, ends, mc in zip(layout.labels[name], *flat):
+                if error[0] != 0.0 or math.isnan(error[0]):
+                    rows.append(Estimate(label, value[0], error[0], ends[0], ends[1], mc[0]))
+        return rows
+
+    def summary(self) -> str:
+        """Estimates on their natural scale, then everything on the scale on which Motes works, as tables to print."""
+        if all(isinstance(part, Real) for part in self._as.params.parts.values()):
+            return super().summary()
+        rows = self._estimates()
+        wide = max(9, *(len(row.name) for row in rows))
+        percent = f"{100 * self._summary['level']:g} % interval"
+        head = f"  {'parameter':{wide}}  {'estimate':>11}  {'std. error':>11}  {percent:>26}  {'MC error':>9}"
+        lines = [head]
+        for row in rows:
+            ends = f"{_digits(row.low)} to {_digits(row.high)}"
+            numbers = (_digits(row.value), _digits(row.se), ends, _digits(row.mc_error, 2))
+            lines.append("  {:{}}  {:>11}  {:>11}  {:>26}  {:>9}".format(row.name, wide, *numbers))
+        first, *rest = super().summary().strip("\n").split("\n")
+        told = ["", first, "", *lines, "", "  on the scale without bounds, on which Motes works:", *rest, ""]
+        return "\n".join(told) + "\n"
+
+
+def _digits(value: float, digits: int = 4) -> str:
+    return "-" if math.isnan(value) else f"{value:.{digits}g}"
