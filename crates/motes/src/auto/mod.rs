@@ -151,7 +151,7 @@ impl<'m, F: Real> Fitter<'m, F> {
         };
         memory.progress.swept = stage;
         let proposed = (self.sizes.groups * self.sizes.n) as u64;
-        let accepted = self.sweeper.chance.iter().sum::<f64>() as u64;
+        let accepted = self.sweeper.chance_of_all() as u64;
         let finished = memory.progress.finished;
         Ok((Moves { proposed, accepted, finished }, averaging))
     }
@@ -268,7 +268,7 @@ impl<'m, F: Real> Fitter<'m, F> {
         let progress = &mut memory.progress;
         (progress.information_count, progress.scatter_count) = (information_count, scatter_count);
         progress.evaluations += evaluations;
-        state.cloud.as_mut_slice().copy_from_slice(&self.x);
+        std::mem::swap(&mut state.cloud.data, &mut self.x);
         state.theta.copy_from_slice(&step.theta);
         let held = memory.progress.runs_away;
         match searching {

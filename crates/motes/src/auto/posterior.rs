@@ -49,7 +49,7 @@ impl<F: Real> Fitter<'_, F> {
             self.sweeper.row_scores(&state.theta, &self.x, &mut self.row_scores)?;
             evaluations += 1.0;
         }
-        state.cloud.as_mut_slice().copy_from_slice(&self.x);
+        std::mem::swap(&mut state.cloud.data, &mut self.x);
         memory.progress.evaluations += evaluations;
         memory.progress.unchecked = false;
         if let Some((j, up)) = bounded {
@@ -68,10 +68,10 @@ impl<F: Real> Fitter<'_, F> {
             let Memory { sums, squares, with_scores, group_scores, .. } = memory;
             [sums, squares, with_scores, group_scores].into_iter().for_each(|sums| sums.fill(0.0));
             for (i, shift) in memory.shift.iter_mut().enumerate() {
-                *shift = values(&self.x, self.sizes, i).next().unwrap_or(0.0);
+                *shift = values(state.cloud.as_slice(), self.sizes, i).next().unwrap_or(0.0);
             }
         }
-        self.add_sums(memory);
+        self.add_sums(state.cloud.as_slice(), memory);
         if sweeps >= memory.progress.next_check || memory.progress.evaluations >= self.max_evaluations {
             self.judge_posterior(memory, sweeps);
         }
@@ -111,11 +111,11 @@ impl<F: Real> Fitter<'_, F> {
         Ok((evaluations, None))
     }
 
-    fn add_sums(&self, memory: &mut Memory) {
+    fn add_sums(&self, x: &[F], memory: &mut Memory) {
         let Sizes { d_theta, d_x, n, .. } = self.sizes;
         for (i, sums) in memory.sums.chunks_exact_mut(n).enumerate() {
             let shift = memory.shift[i];
-            for (sum, v) in sums.iter_mut().zip(values(&self.x, self.sizes, i)) {
+            for (sum, v) in sums.iter_mut().zip(values(x, self.sizes, i)) {
                 let v = v - shift;
                 *sum += v;
                 memory.squares[i] += v * v;
@@ -123,7 +123,7 @@ impl<F: Real> Fitter<'_, F> {
         }
         for (i, out) in memory.with_scores.chunks_exact_mut(d_theta).enumerate() {
             let rows = &self.row_scores[i / d_x * n * d_theta..];
-            for (v, scores) in values(&self.x, self.sizes, i).zip(rows.chunks_exact(d_theta)) {
+            for (v, scores) in values(x, self.sizes, i).zip(rows.chunks_exact(d_theta)) {
                 let v = v - memory.shift[i];
                 out.iter_mut().zip(scores).for_each(|(o, s)| *o += v * s);
             }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::blocks::{PerWorker, for_each, for_each2, for_each5, sum_slots};
 use crate::noise::{Noise, Purpose};
 use crate::rows::{Blocks, Numbers, evaluate_rows};
-use crate::simd::dispatch;
+use crate::simd::{dispatch, sum_lanes};
 use crate::vmath::exp_f64;
 use crate::{At, Model, ModelError, Real, Stop, Want};
 
@@ -231,6 +231,15 @@ impl<'m, F: Real> Sweeper<'m, F> {
         Ok(())
     }
 
+    /// How many rows were accepted in the last sweep, in the mean.
+    pub fn chance_of_all(&self) -> f64 {
+        // One sum would wait for each of its additions.
+        let (lanes, rest) = self.chance.as_chunks::<8>();
+        let mut sums = [0.0; 8];
+        lanes.iter().for_each(|lanes| sums.iter_mut().zip(lanes).for_each(|(sum, c)| *sum += c));
+        sum_lanes(sums) + rest.iter().sum::<f64>()
+    }
+
     /// The score of every row at (theta, x), D_theta numbers each.
     pub fn row_scores(&mut self, theta: &[f64], x: &[F], out: &mut [f64]) -> Result<(), ModelError> {
         let blocks = self.blocks;
@@ -255,16 +264,24 @@ impl<'m, F: Real> Sweeper<'m, F> {
             for (i, effective) in effective.iter_mut().enumerate() {
                 let rows = from + i * n..from + (i + 1) * n;
                 let (old, new) = (&old[rows.clone()], &new[rows]);
-                slot[0] += old.iter().zip(new).map(|(old, new)| new - old).sum::<f64>();
-                slot[1] += old.iter().map(|l| l.abs()).sum::<f64>();
+                // All in one walk: each sum waits for its last addition.
+                let (mut rise, mut level, mut most) = (0.0, 0.0, f64::NEG_INFINITY);
+                for (old, new) in old.iter().zip(new) {
+                    rise += new - old;
+                    level += old.abs();
+                    most = (new - old).max(most);
+                }
+                slot[0] += rise;
+                slot[1] += level;
                 if merit {
-                    let most =
-                        old.iter().zip(new).map(|(old, new)| new - old).fold(f64::NEG_INFINITY, f64::max);
                     let both = weights.iter_mut().zip(old.iter().zip(new));
                     both.for_each(|(weight, (old, new))| *weight = new - old - most);
                     exp_f64(&mut weights);
-                    let sum = weights.iter().sum::<f64>();
-                    let squares = weights.iter().map(|w| w * w).sum::<f64>();
+                    let (mut sum, mut squares) = (0.0, 0.0);
+                    for w in &weights {
+                        sum += w;
+                        squares += w * w;
+                    }
                     slot[2] += most + (sum / n as f64).ln();
                     *effective = sum * sum / squares / n as f64;
                 }
@@ -385,17 +402,22 @@ impl<F: Real> Here<'_, F> {
         for (group, step) in self.numbers.groups.iter().zip(step.chunks_exact_mut(each)) {
             let (group, length) = (*group as usize, kernel.step[*group as usize] * kernel.jitter);
             let scale = &kernel.scale[group * d..(group + 1) * d];
+            if let [scale] = scale {
+                step.fill(F::of(length * scale));
+                continue;
+            }
             for row in step.chunks_exact_mut(d) {
                 row.iter_mut().zip(scale).for_each(|(step, scale)| *step = F::of(length * scale));
             }
         }
         add_kinetic(v, d, &mut energy[..len / d], density);
-        z.copy_from_slice(x);
-        g.copy_from_slice(grad);
         let dead = &mut dead[..len / d];
         dead.fill(false);
         for leap in 1..=kernel.leaps {
-            kick_and_drift(v, z, g, step);
+            match leap {
+                1 => set_out(v, z, (x, grad), step),
+                _ => kick_and_drift(v, z, g, step),
+            }
             if !within(z, F::LIMIT) {
                 let rows = z.chunks_exact(d).zip(&mut *dead);
                 rows.for_each(|(z, dead)| *dead |= !within(z, F::LIMIT));
@@ -439,18 +461,9 @@ impl<F: Real> Here<'_, F> {
         }
         exp_f64(chance);
         if d == 1 {
-            // Without a copy of one number at a time, this is a loop over lanes.
-            let old = x.iter_mut().zip(grad).zip(density);
-            let new = worker.z.iter().zip(&worker.g).zip(&worker.density);
-            for ((((x, grad), density), ((z, g), l)), (u, chance)) in
-                old.zip(new).zip(uniforms.iter().zip(&*chance))
-            {
-                let taken = u < chance;
-                *x = if taken { *z } else { *x };
-                *grad = if taken { *g } else { *grad };
-                *density = if taken { *l } else { *density };
-            }
-            return;
+            // A copy of one number at a time would cost more than all else.
+            let new = (&worker.z[..x.len()], &worker.g[..x.len()], &worker.density[..x.len()]);
+            return take_over(x, grad, density, new, (uniforms, chance));
         }
         for i in (0..density.len()).filter(|i| uniforms[*i] < chance[*i]) {
             let row = i * d..(i + 1) * d;
@@ -570,6 +583,50 @@ fn add_kinetic_kernel<F: Real, const FMA: bool>(v: &[F], d: usize, energy: &mut 
     }
     for ((energy, density), v) in energy.iter_mut().zip(density).zip(v.chunks_exact(d)) {
         *energy = density - 0.5 * v.iter().map(|v| v.f64() * v.f64()).sum::<f64>();
+    }
+}
+
+dispatch! {
+    /// Rows of one coordinate become the new ones where u < chance.
+    fn take_over<F: Real>(
+        x: &mut [F],
+        grad: &mut [F],
+        density: &mut [f64],
+        new: (&[F], &[F], &[f64]),
+        judged: (&[f64], &[f64])
+    ) = take_over_kernel
+}
+
+#[inline(always)]
+fn take_over_kernel<F: Real, const FMA: bool>(
+    x: &mut [F],
+    grad: &mut [F],
+    density: &mut [f64],
+    (z, g, l): (&[F], &[F], &[f64]),
+    (uniforms, chance): (&[f64], &[f64]),
+) {
+    let old = x.iter_mut().zip(grad).zip(density);
+    for ((((x, grad), density), ((z, g), l)), (u, chance)) in
+        old.zip(z.iter().zip(g).zip(l)).zip(uniforms.iter().zip(chance))
+    {
+        let taken = u < chance;
+        *x = if taken { *z } else { *x };
+        *grad = if taken { *g } else { *grad };
+        *density = if taken { *l } else { *density };
+    }
+}
+
+dispatch! {
+    /// [`kick_and_drift`] from a place that stays as it is.
+    fn set_out<F: Real>(v: &mut [F], z: &mut [F], from: (&[F], &[F]), step: &[F]) = set_out_kernel
+}
+
+#[inline(always)]
+fn set_out_kernel<F: Real, const FMA: bool>(v: &mut [F], z: &mut [F], (x, g): (&[F], &[F]), step: &[F]) {
+    let half = F::of(0.5);
+    for ((((v, z), x), g), step) in v.iter_mut().zip(z).zip(x).zip(g).zip(step) {
+        *v += half * *step * *g;
+        *z = *x + *step * *v;
     }
 }
 
