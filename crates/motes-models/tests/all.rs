@@ -25,6 +25,8 @@ mod logistic_truth;
 mod mean_field;
 mod multinomial;
 mod own_model;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod ranks;
 mod refusals;
 mod same_bits;

@@ -158,12 +158,13 @@ fn refusals_name_the_place_and_the_remedy() {
         read("a,,b\n1,2,3\n"),
         "data.csv, line 1, column 2: the column has no name; name every column in the header line",
     );
+    #[cfg(not(feature = "parquet"))]
+    refused(
+        read_table(b"PAR1\x15\0", "data.csv"),
+        "data.csv is a Parquet file; build Motes with the cargo feature parquet, or write it as CSV: pandas.read_parquet(...).to_csv(..., index=False)",
+    );
     for (bytes, said) in [
-        (
-            &b"PAR1\x15\0"[..],
-            "data.csv is a Parquet file; write it as CSV, for example with pandas: read_parquet(...).to_csv(..., index=False)",
-        ),
-        (b"PK\x03\x04..", "data.csv is a zip archive, as spreadsheets are; save the sheet as CSV"),
+        (&b"PK\x03\x04.."[..], "data.csv is a zip archive, as spreadsheets are; save the sheet as CSV"),
         (b"\xff\xfea", "data.csv begins as UTF-16 text and is none; save it as UTF-8"),
         (b"a,b\n1,\0\n", "data.csv is not text; give a CSV file"),
     ] {

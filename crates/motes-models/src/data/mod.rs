@@ -7,6 +7,8 @@ mod frame;
 mod idx;
 mod images;
 mod numbers;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod reading;
 pub mod remember;
 mod resize;

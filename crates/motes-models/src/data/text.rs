@@ -15,7 +15,7 @@ const OTHERS: [(&[u8], &str, &str); 4] = [
     (
         b"PAR1",
         "a Parquet file",
-        "write it as CSV, for example with pandas: read_parquet(...).to_csv(..., index=False)",
+        "build Motes with the cargo feature parquet, or write it as CSV: pandas.read_parquet(...).to_csv(..., index=False)",
     ),
     (b"PK\x03\x04", "a zip archive, as spreadsheets are", "save the sheet as CSV"),
     (b"\xd0\xcf\x11\xe0", "an old Excel file", "save the sheet as CSV"),
@@ -31,6 +31,11 @@ pub(super) fn text<'a>(
     let bytes = match bytes.starts_with(&GZIP) {
         true => Cow::Owned(unpacked(bytes, name)?),
         false => Cow::Borrowed(bytes),
+    };
+    #[cfg(feature = "parquet")]
+    let bytes = match bytes.starts_with(super::parquet::MAGIC) {
+        true => Cow::Owned(super::parquet::as_csv(&bytes, name, notes)?),
+        false => bytes,
     };
     if let Some((_, what, remedy)) = OTHERS.iter().find(|(magic, ..)| bytes.starts_with(magic)) {
         return Err(DataError(format!("{name} is {what}; {remedy}")));

@@ -126,6 +126,10 @@ fn add_scaled([m, s]: [f64; 2], sum: &mut [f64]) {
         sum.copy_from_slice(&[m, s]);
         return;
     }
+    if m == sum[0] {
+        sum[1] += s; // as most are; exponentials of 0 would cost more than all else
+        return;
+    }
     let top = m.max(sum[0]);
     sum[1] = sum[1] * (sum[0] - top).exp() + s * (m - top).exp();
     sum[0] = top;
