@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import importlib
 import threading
 from typing import Any, Callable, Mapping, Sequence
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from . import _arrays
 from ._constraints import Constraint, Layout
+from ._pickled import Missing
 
 #: Numbers of data, counted for each particle, in a block of groups. A call of a compiled function costs some 100 us.
 _BLOCK = 1 << 20
@@ -46,6 +49,12 @@ class Named:
             raise ValueError(f"{both[0]!r} is both a parameter and a latent; rename one of them")
         self.groups, self.group_names = groups_of(groups)
         self.data = _data(data, self.groups)
+
+    def described(self) -> "Named":
+        """The same without the density and its data."""
+        other = copy.copy(self)
+        other.log_joint, other.data = Missing("log_joint"), {}
+        return other
 
     def density(self, xp: Any) -> Callable[..., Any]:
         """l_g(theta, x_g) for free vectors and the data of the group."""
@@ -178,12 +187,11 @@ class Apart:
     _ended = 0
 
     def __init__(self, double: bool) -> None:
-        import jax
-
-        enable = getattr(jax, "enable_x64", None)
-        if enable is None:
-            from jax.experimental import enable_x64 as enable
-        self._jax, self._enable, self._double = jax, enable, double
+        self._jax: Any = importlib.import_module("jax")
+        # Older versions have it among their experiments.
+        home = self._jax if hasattr(self._jax, "enable_x64") else importlib.import_module("jax.experimental")
+        self._enable = home.enable_x64
+        self._double = double
         self._era, self._lock = -1, threading.Lock()
 
     def __call__(self, call: Callable[[], Any]) -> Any:
@@ -212,7 +220,7 @@ def jax_evaluate(named: Named, x64: bool | None) -> tuple[Callable[..., Any], Ca
     import jax
     import jax.numpy as jnp
 
-    double = bool(jax.config.jax_enable_x64) if x64 is None else x64
+    double = bool(jax.config.read("jax_enable_x64")) if x64 is None else x64
     density = named.density(jnp)
 
     def begin() -> Any:
