@@ -14,13 +14,13 @@ from . import _core
 from ._arrays import converted, flag, numbers, place, whole
 from ._generator import Generator, GeneratorFit
 from ._models import _Builtin
-from ._named import Apart
+from ._named import Apart, note_of_precision
 from ._named_fit import NamedFit, NamedReplicates
 from ._own import Model, NamedModel, _problem
 from ._registry import algorithms, models, options_of, refuse_unknown, run_options
 from ._replicates import Replicates
 from ._result import Fit, tell_verdict
-from ._run import How, Step, attended, how_of, table_of, warn_of
+from ._run import How, Step, attended, how_of, table_of, warn, warn_of
 from ._settings import Algorithm, More, OfGenerator, Path
 
 if TYPE_CHECKING:
@@ -277,6 +277,8 @@ def fit(
             raise ValueError("init and init_theta say the same; give one of them")
         chosen["init_theta"] = _start(model, init, chosen["seed"])
     try:
+        if isinstance(model, NamedModel) and (note := note_of_precision(model)):
+            warn(note)
         result = fitted(model, chosen, how, progress, out, replicates)
     finally:
         Apart.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import inspect
 import threading
 from typing import Any, Callable, Mapping, Sequence
 
@@ -13,8 +14,12 @@ from . import _arrays
 from ._constraints import Constraint, Layout
 from ._pickled import Missing
 
-#: Numbers of data, counted for each particle, in a block of groups. A call of a compiled function costs some 100 us.
-_BLOCK = 1 << 20
+#: Numbers of data, counted for each particle, that are evaluated at once.
+_CHUNK = 1 << 19
+
+
+#: JAX (0.10) cannot trace on two threads at once: "Store occupied".
+_TRACING = threading.RLock()
 
 
 class Named:
@@ -34,6 +39,8 @@ class Named:
         coords = {} if coords is None else coords
         if not isinstance(coords, Mapping):
             raise ValueError(f"coords is {coords!r}; give a dict of names and lists of names")
+        if not _takes_three(log_joint):
+            raise ValueError(f"log_joint is {log_joint!r}, which does not take three arguments; write it as log_joint(p, u, row)")
         self.log_joint = log_joint
         if isinstance(params, Constraint):
             raise ValueError("params is one constraint; give a dict, such as {'sd': motes.Positive()}")
@@ -61,7 +68,17 @@ class Named:
 
         def density(theta: Any, x: Any, row: Any) -> Any:
             latents = self.latent.natural(x, xp)
-            value = self.log_joint(self.params.natural(theta, xp), latents if self.named_latents else latents["x"], row)
+            p, u = self.params.natural(theta, xp), latents if self.named_latents else latents["x"]
+            try:
+                value = self.log_joint(p, u, row)
+            except KeyError as error:
+                parts = {"params": p, "latent": latents, "data": row}
+                if error.args and not any(error.args[0] in part for part in parts.values()):
+                    known = ", ".join(f"{what} has {' and '.join(map(str, part)) or 'nothing'}" for what, part in parts.items())
+                    raise ValueError(f"log_joint asks for {error}; {known}") from error
+                raise
+            if not hasattr(value, "dtype") and not isinstance(value, (int, float)):
+                raise ValueError(f"log_joint returned {type(value).__name__}; return one number")
             return value if self.latent.is_free else value + self.latent.log_jacobian(x, xp)
 
         return density
@@ -73,16 +90,26 @@ class Named:
         if kind != "f":
             raise ValueError(f"log_joint returned {kind}; return a real number of floating point")
 
-    def block_rows(self) -> int | None:
-        """How many rows make some megabytes of work, for groups: the caches hold them, and threads share them."""
-        if self.groups is None:
-            return None
+    def groups_of_chunk(self, groups: int, particles: int) -> int:
+        """How many groups are evaluated at once: as many as the caches hold, by a divisor of all if one is near."""
         numbers = self.latent.free + sum(int(np.prod(value.shape[1:])) for value in self.data.values())
-        return max(1, _BLOCK // max(1, numbers))
+        most = min(groups, max(1, _CHUNK // max(1, numbers * particles)))
+        return next((n for n in range(most, most // 2, -1) if groups % n == 0), most)
 
     @property
     def _unit(self) -> str:
         return "particle" if self.groups is None else "group"
+
+
+def _takes_three(f: Callable[..., Any]) -> bool:
+    """Whether a function can be called with three arguments, as far as Python knows."""
+    try:
+        inspect.signature(f).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:
+        pass  # what is built in may have no signature
+    return True
 
 
 def groups_of(groups: Any) -> tuple[int | None, list[str]]:
@@ -96,6 +123,8 @@ def groups_of(groups: Any) -> tuple[int | None, list[str]]:
         raise ValueError(f"groups is {groups!r}; give the number of groups, or a name for each")
     if len(groups) == 0:
         raise ValueError("groups is empty; give the number of groups, or a name for each")
+    if np.ndim(groups) != 1:
+        raise ValueError(f"groups has shape {np.shape(groups)}; give the number of groups, or a name for each")
     words = [str(w).strip() for w in np.asarray(groups).tolist()]
     if len(set(words)) < len(words):
         raise ValueError("groups names a group twice; give a name for each group, and rows by motes.by_group")
@@ -110,6 +139,8 @@ def _data(data: Any, groups: int | None) -> dict[str, Any]:
         raise ValueError(f"data is of type {type(data).__name__}; give a dict of arrays, such as {{'y': y}}")
     checked = {}
     for name, value in data.items():
+        if not isinstance(name, str):
+            raise ValueError(f"data has the key {name!r}; give a name")
         what = f"data[{name!r}]"
         array = value if hasattr(value, "detach") else _arrays.converted(what, value, "give an array of numbers")
         kind = "f" if hasattr(value, "detach") else array.dtype.kind
@@ -205,6 +236,11 @@ class Apart:
             return call()
 
     @staticmethod
+    def era() -> int:
+        """A number that changes whenever JAX forgets what it has traced."""
+        return Apart._ended
+
+    @staticmethod
     def end() -> None:
         """Clears what JAX remembers of foreign precisions."""
         if Apart._foreign:
@@ -233,15 +269,34 @@ def jax_evaluate(named: Named, x64: bool | None) -> tuple[Callable[..., Any], Ca
         raise ValueError(f"log_joint returned {type(told).__name__}; return one number")
     named.refuse_unless_scalar(told.shape, "f" if jnp.issubdtype(told.dtype, jnp.floating) else str(told.dtype))
 
-    def over_rows(f: Callable[..., Any]) -> Callable[..., Any]:
-        particles = jax.vmap(f, in_axes=(None, 0, None))
-        return particles if named.groups is None else jax.vmap(particles, in_axes=(None, 0, 0))
+    def over_particles(f: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.vmap(f, in_axes=(None, 0, None))
 
     def of_particles(theta: Any, x: Any, row: Any) -> Any:
-        return jax.vmap(density, in_axes=(None, 0, None))(theta, x, row).sum()
+        return over_particles(density)(theta, x, row).sum()
 
-    def total(theta: Any, x: Any, data: Any) -> Any:
-        return over_rows(density)(theta, x, data).sum()
+    def of_groups(theta: Any, x: Any, data: Any) -> Any:
+        return jax.vmap(of_particles, in_axes=(None, 0, 0))(theta, x, data).sum()
+
+    def over_rows(f: Callable[..., Any]) -> Callable[..., Any]:
+        if named.groups is None:
+            return over_particles(f)
+        return lambda theta, x, data: in_chunks(jax.vmap(over_particles(f), in_axes=(None, 0, 0)), theta, x, data)
+
+    def in_chunks(f: Callable[..., Any], theta: Any, x: Any, data: Any, wide: int = 1, sums: bool = False) -> Any:
+        """Some groups at a time, so that what is computed on the way stays in the caches; sums come with an axis of chunks."""
+        tree = jax.tree_util.tree_map
+        g = f if not sums else lambda *at: f(*at)[None]
+        count = named.groups_of_chunk(x.shape[0], x.shape[1] * wide)
+        whole = x.shape[0] // count * count
+        if whole <= count:
+            return g(theta, x, data)
+        done = jax.lax.map(lambda chunk: g(theta, *chunk), tree(lambda a: a[:whole].reshape(-1, count, *a.shape[1:]), (x, data)))
+        done = tree(lambda a: a.reshape(-1, *a.shape[2:]), done)
+        if whole == x.shape[0]:
+            return done
+        rest = g(theta, *tree(lambda a: a[whole:], (x, data)))
+        return tree(lambda a, b: jnp.concatenate([a, b]), done, rest)
 
     def answers(want: tuple[str, ...], theta: Any, x: Any, groups: Any, data: Any) -> tuple[Any, ...]:
         if groups is not None:
@@ -254,19 +309,32 @@ def jax_evaluate(named: Named, x64: bool | None) -> tuple[Callable[..., Any], Ca
             found.update(zip([("scores", "grad_x")[i] for i in of], grads))
         elif "log_density" in want:
             found["log_density"] = over_rows(density)(theta, x, data)
-        if "grad_theta" in want and named.groups is not None:
-            # Group by group: the host adds them up in double precision.
-            found["grad_theta"] = jax.vmap(jax.grad(of_particles), in_axes=(None, 0, 0))(theta, x, data)
-        elif "grad_theta" in want:
+        if "grad_theta" in want and named.groups is None:
             found["grad_theta"] = jax.grad(of_particles)(theta, x, data)
-        if "hessian" in want:
-            found["hessian"] = jax.jacfwd(jax.grad(total))(theta, x, data)
+        elif "grad_theta" in want:
+            # Group by group: the host adds them up in double precision.
+            found["grad_theta"] = in_chunks(jax.vmap(jax.grad(of_particles), in_axes=(None, 0, 0)), theta, x, data)
+        if "hessian" in want and named.groups is None:
+            found["hessian"] = jax.jacfwd(jax.grad(of_particles))(theta, x, data)
+        elif "hessian" in want:
+            # Chunk by chunk, for the same reason: one for each group would be too many numbers.
+            found["hessian"] = in_chunks(jax.jacfwd(jax.grad(of_groups)), theta, x, data, named.params.free, sums=True)
         return tuple(found[name] for name in want)
 
     compiled, apart = jax.jit(answers, static_argnums=0), Apart(double)
+    traced: set[tuple[Any, ...]] = set()
 
     def evaluate(theta: np.ndarray, x: np.ndarray, groups: np.ndarray | None, want: tuple[str, ...]) -> tuple[Any, ...]:
-        return _summed(named, want, apart(lambda: compiled(want, theta, x, groups, data)))
+        def call() -> Any:
+            return compiled(want, theta, x, groups, data)
+
+        kind = (want, x.shape, x.dtype, groups is None, Apart.era())
+        if kind in traced:
+            return _summed(named, want, apart(call))
+        with _TRACING:
+            answered = apart(call)
+            traced.add(kind)
+        return _summed(named, want, answered)
 
     def prior(draw: Callable[..., Any]) -> Callable[..., Any]:
         def mapped(theta: Any, z: Any) -> Any:
@@ -316,9 +384,6 @@ def torch_evaluate(named: Named) -> tuple[Callable[..., Any], Callable[..., Any]
     def of_particles(theta: Any, x: Any, row: Any) -> Any:
         return vmap(density, in_dims=(None, 0, None))(theta, x, row).sum()
 
-    def total(theta: Any, x: Any, data: Any) -> Any:
-        return over_rows(density)(theta, x, data).sum()
-
     def evaluate(theta: np.ndarray, x: np.ndarray, groups: np.ndarray | None, want: tuple[str, ...]) -> tuple[Any, ...]:
         at, z = tensor(theta), tensor(x)
         chosen = data
@@ -333,12 +398,12 @@ def torch_evaluate(named: Named) -> tuple[Callable[..., Any], Callable[..., Any]
             found.update(zip([("scores", "grad_x")[i] for i in of], grads))
         elif "log_density" in want:
             found["log_density"] = over_rows(density)(at, z, chosen)
-        if "grad_theta" in want and named.groups is not None:
-            found["grad_theta"] = vmap(grad(of_particles), in_dims=(None, 0, 0))(at, z, chosen)
-        elif "grad_theta" in want:
-            found["grad_theta"] = grad(of_particles)(at, z, chosen)
+        if "grad_theta" in want:
+            each = grad(of_particles)
+            found["grad_theta"] = (each if named.groups is None else vmap(each, in_dims=(None, 0, 0)))(at, z, chosen)
         if "hessian" in want:
-            found["hessian"] = torch.func.jacfwd(grad(total))(at, z, chosen)
+            summed = torch.func.jacfwd(grad(lambda *where: over_rows(density)(*where).sum()))(at, z, chosen)
+            found["hessian"] = summed if named.groups is None else summed[None]
         answers = tuple(found[name].detach().cpu().numpy() for name in want)
         return _summed(named, want, answers)
 
@@ -357,13 +422,25 @@ def torch_evaluate(named: Named) -> tuple[Callable[..., Any], Callable[..., Any]
 
 
 def _summed(named: Named, want: Sequence[str], answers: Sequence[Any]) -> tuple[Any, ...]:
-    """Theta-gradients that came group by group, added up in double precision."""
-    if named.groups is None or "grad_theta" not in want:
+    """Theta-gradients and Hessians that came group by group, added up in double precision."""
+    if named.groups is None:
         return tuple(answers)
-    summed = list(answers)
-    i = list(want).index("grad_theta")
-    summed[i] = np.asarray(answers[i], dtype=np.float64).sum(axis=0)
-    return tuple(summed)
+    sums = ("grad_theta", "hessian")
+    return tuple(np.asarray(a, dtype=np.float64).sum(axis=0) if name in sums else a for name, a in zip(want, answers))
+
+
+def note_of_precision(model: Any) -> str | None:
+    """What is said where single precision cannot resolve the density of all data together."""
+    named = model._named
+    if named.groups is not None:
+        return None
+    start = np.zeros((1, named.latent.free))
+    (value,) = model._evaluate(np.asarray(model.start), start, None, ("log_density",))
+    value = np.asarray(value)
+    if value.dtype != np.float32 or not np.isfinite(value).all() or np.spacing(np.abs(value)).max() <= 0.01:
+        return None
+    remedy = "x64=True" if model._exact is not None else "data in double precision"
+    return f"the log density is about {value[0]:.2g} at the start, of which single precision resolves no more than {np.spacing(np.abs(value))[0]:.2g}; give {remedy}"
 
 
 def refuse_prior_of_constrained(named: Named) -> None:

@@ -109,7 +109,6 @@ class Model:
         default_step_size: float = 0.01,
         _named_as: _named.Named | None = None,
         _evaluate: Callable[..., Any] | None = None,
-        _block_rows: int | None = None,
     ) -> None:
         self.d_theta, self.d_x = _arrays.whole("d_theta", d_theta, 1), _arrays.whole("d_x", d_x, 1)
         for piece, f in zip(_PIECES, (gradients, log_density, hessian, statistics, m_step, prior)):
@@ -135,7 +134,7 @@ class Model:
             raise ValueError("groups and data_terms do not go together: mini-batches are of groups; leave data_terms out")
         self.scores = _arrays.flag("scores", scores)
         #: Parameters and latents by name, if the model has them.
-        self._named, self._evaluate, self._block_rows = _named_as, _evaluate, _block_rows
+        self._named, self._evaluate = _named_as, _evaluate
         self.start: list[float] | None = None
         if start is not None:
             given = _arrays.converted("start", start, "give a number for each parameter")
@@ -352,7 +351,7 @@ class Model:
             "start": named.params.default(),
             "groups": None if named.groups is None else named.group_names,
         }
-        own: dict[str, Any] = {"_named_as": named, "_evaluate": evaluate, "_block_rows": named.block_rows() if jax else None}
+        own: dict[str, Any] = {"_named_as": named, "_evaluate": evaluate}
         kind = cls if issubclass(cls, NamedModel) else NamedModel
         model = kind(named.params.free, named.latent.free, **pieces, **options, **own)
         # Differences tell little in single precision.
