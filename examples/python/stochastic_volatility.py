@@ -4,24 +4,28 @@ h_1 = mu + sigma e_1 / sqrt(1 - phi^2), h_t = mu + phi (h_{t-1} - mu) + sigma e_
 latents are the e_t, not the h_t: what the data hardly tell apart is then far less entangled with phi and sigma.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 import motes
 
 random = np.random.default_rng(2)
-days, mu, phi, sigma = 400, -1.0, 0.95, 0.4
+days, mu, phi, sigma = 200, -1.0, 0.9, 0.8
 h = np.empty(days)
 h[0] = mu + sigma / np.sqrt(1 - phi**2) * random.normal()
 for t in range(1, days):
     h[t] = mu + phi * (h[t - 1] - mu) + sigma * random.normal()
 returns = np.exp(0.5 * h) * random.normal(size=days)
-lag = np.subtract.outer(np.arange(days), np.arange(days))
 
 
 def volatility(p, e):
-    weights = jnp.where(lag >= 0, p["phi"] ** np.maximum(lag, 0), 0.0)  # h_t holds phi^(t - s) of e_s
-    return p["mu"] + p["sigma"] * (weights @ e.at[0].divide(jnp.sqrt(1 - p["phi"] ** 2)))
+    def step(level, e):
+        level = p["phi"] * level + e
+        return level, level
+
+    _, levels = jax.lax.scan(step, 0.0, e.at[0].divide(jnp.sqrt(1 - p["phi"] ** 2)))
+    return p["mu"] + p["sigma"] * levels
 
 
 def log_joint(p, u, row):

@@ -143,7 +143,7 @@ def test_replicates_of_many_parameters(tmp_path):
     straight = motes.fit(model, replicates=2, **settings)
     np.testing.assert_array_equal(whole.theta, straight.theta)
     assert "1150 more" in straight._repr_html_()
-    assert straight[0].theta_trace.shape == (21, d)
+    assert straight[0].theta_trace.shape == (21, 1000)
 
 
 def test_replicates_of_named_parameters():
@@ -253,7 +253,7 @@ def test_single_precision_says_when_it_does_not_suffice():
         model = motes.Model.from_jax(log_joint, params={"m": ()}, latent={"u": ()}, data=data, **options)
         return motes.fit(model, algorithm="pgd", particles=2, steps=2, step_size=0.1, no_assess=True, **QUIET)
 
-    with pytest.warns(RuntimeWarning, match="about 1e[+]06 at the start, of which single precision resolves no more than 0.06; give x64=True"):
+    with pytest.warns(RuntimeWarning, match="about 1e[+]06 at the start, of which single precision resolves no more than 0.062; give x64=True"):
         fitted(1e6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -266,13 +266,14 @@ def test_mini_batches_are_not_followed_by_a_pass_over_all_data():
     seen = []
 
     def of_groups(theta, x, groups):
-        seen.append(len(groups))
+        seen.append(x.shape[0] * x.shape[1])
         return x - theta, (Y[groups % 4][:, None, None] - x) - (x - theta)
 
     def density(theta, x, groups):
-        seen.append(len(groups))
+        seen.append(x.shape[0] * x.shape[1])
         return -0.5 * ((x - theta) ** 2 + (Y[groups % 4][:, None, None] - x) ** 2)[..., 0]
 
-    model = motes.Model(1, 1, of_groups, density, groups=100)
+    model = motes.Model(1, 1, of_groups, density, groups=20_000)
     motes.fit(model, algorithm="pgd", particles=2, steps=20, step_size=0.01, batch=10, **QUIET)
-    assert max(seen[1:]) <= 10 or seen.count(100) <= 2
+    # The steps themselves, and a look at the step size: gradients and densities of 1,000 particles, before and after a move.
+    assert sum(seen) <= 20 * 10 * 2 + 4 * 1000

@@ -498,13 +498,21 @@ class Layout:
         if len(set(self.free_names)) < at:
             raise ValueError(f"{what} and coords give two numbers the same name; choose others")
 
+    def split(self, z: Any) -> tuple[Any, ...]:
+        """The parts of free vectors, which lie along the last axis."""
+        return tuple(z[..., own] for own in self.slices.values())
+
     def natural(self, z: Any, xp: Any = np) -> dict[str, Any]:
         """Values by name."""
-        return {name: part.natural(z[self.slices[name]], xp) for name, part in self.parts.items()}
+        return self.natural_parts(self.split(z), xp)
 
-    def log_jacobian(self, z: Any, xp: Any = np) -> Any:
+    def natural_parts(self, parts: Sequence[Any], xp: Any) -> dict[str, Any]:
+        """Values by name, of free vectors that were split."""
+        return {name: part.natural(z, xp) for (name, part), z in zip(self.parts.items(), parts)}
+
+    def log_jacobian(self, parts: Sequence[Any], xp: Any) -> Any:
         """The sum of the logarithms of all parts' volumes."""
-        return sum(part.log_jacobian(z[self.slices[name]], xp) for name, part in self.parts.items())
+        return sum(part.log_jacobian(z, xp) for part, z in zip(self.parts.values(), parts))
 
     @property
     def is_free(self) -> bool:

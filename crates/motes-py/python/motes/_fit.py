@@ -271,6 +271,8 @@ def fit(
     given = dict(algorithm=algorithm, particles=particles, steps=steps, step_size=step_size, burn_in=burn_in, seed=seed)
     how = how_of(threads, callback, callback_every, report, budget)
     chosen = {**given, **{key.replace("-", "_"): value for key, value in settings.items()}}
+    if "lambda" in chosen:
+        chosen["lambda_"] = chosen.pop("lambda")
     chosen["seed"] = _seed(chosen["seed"])
     if init is not None:
         if chosen.get("init_theta") is not None:

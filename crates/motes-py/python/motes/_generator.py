@@ -131,6 +131,9 @@ class GeneratorFit(Fit):
     (2, 1, 32, 32)
     """
 
+    #: `steps` says what `epochs` would.
+    _own_settings = ("sigma", "batchnorm", "lambda", "pictures_every")
+
     @cached_property
     def _painter(self) -> _core.Painter:
         return _core.Painter(self._run, *self.model._given)

@@ -18,8 +18,7 @@ from ._pickled import Missing
 _CHUNK = 1 << 19
 
 
-#: JAX (0.10) cannot trace on two threads at once: "Store occupied".
-_TRACING = threading.RLock()
+_ONE_AT_A_TIME = threading.RLock()
 
 
 class Named:
@@ -64,11 +63,14 @@ class Named:
         return other
 
     def density(self, xp: Any) -> Callable[..., Any]:
-        """l_g(theta, x_g) for free vectors and the data of the group."""
+        """l_g(theta, x_g) for free vectors, split into their parts, and the data of the group.
+
+        Parts, because the derivative in a slice of a vector is written into a vector of zeros, which takes several times as long.
+        """
 
         def density(theta: Any, x: Any, row: Any) -> Any:
-            latents = self.latent.natural(x, xp)
-            p, u = self.params.natural(theta, xp), latents if self.named_latents else latents["x"]
+            latents = self.latent.natural_parts(x, xp)
+            p, u = self.params.natural_parts(theta, xp), latents if self.named_latents else latents["x"]
             try:
                 value = self.log_joint(p, u, row)
             except KeyError as error:
@@ -236,11 +238,6 @@ class Apart:
             return call()
 
     @staticmethod
-    def era() -> int:
-        """A number that changes whenever JAX forgets what it has traced."""
-        return Apart._ended
-
-    @staticmethod
     def end() -> None:
         """Clears what JAX remembers of foreign precisions."""
         if Apart._foreign:
@@ -262,12 +259,12 @@ def jax_evaluate(named: Named, x64: bool | None) -> tuple[Callable[..., Any], Ca
     def begin() -> Any:
         data = jax.tree_util.tree_map(jnp.asarray, named.data)
         row = data if named.groups is None else jax.tree_util.tree_map(lambda a: a[0], data)
-        return data, jax.eval_shape(density, jnp.zeros(named.params.free), jnp.zeros(named.latent.free), row)
+        at = [layout.split(jnp.zeros(layout.free)) for layout in (named.params, named.latent)]
+        return data, jax.eval_shape(density, *at, row)
 
     data, told = Apart(double)(begin)
-    if not hasattr(told, "shape"):
-        raise ValueError(f"log_joint returned {type(told).__name__}; return one number")
     named.refuse_unless_scalar(told.shape, "f" if jnp.issubdtype(told.dtype, jnp.floating) else str(told.dtype))
+    tree = jax.tree_util.tree_map
 
     def over_particles(f: Callable[..., Any]) -> Callable[..., Any]:
         return jax.vmap(f, in_axes=(None, 0, None))
@@ -276,65 +273,54 @@ def jax_evaluate(named: Named, x64: bool | None) -> tuple[Callable[..., Any], Ca
         return over_particles(density)(theta, x, row).sum()
 
     def of_groups(theta: Any, x: Any, data: Any) -> Any:
-        return jax.vmap(of_particles, in_axes=(None, 0, 0))(theta, x, data).sum()
+        return jax.vmap(of_particles, in_axes=(None, 0, 0))(named.params.split(theta), x, data).sum()
 
-    def over_rows(f: Callable[..., Any]) -> Callable[..., Any]:
-        if named.groups is None:
-            return over_particles(f)
-        return lambda theta, x, data: in_chunks(jax.vmap(over_particles(f), in_axes=(None, 0, 0)), theta, x, data)
-
-    def in_chunks(f: Callable[..., Any], theta: Any, x: Any, data: Any, wide: int = 1, sums: bool = False) -> Any:
+    def over_groups(f: Callable[..., Any], theta: Any, x: Any, data: Any, wide: int = 1, sums: bool = False) -> Any:
         """Some groups at a time, so that what is computed on the way stays in the caches; sums come with an axis of chunks."""
-        tree = jax.tree_util.tree_map
-        g = f if not sums else lambda *at: f(*at)[None]
-        count = named.groups_of_chunk(x.shape[0], x.shape[1] * wide)
-        whole = x.shape[0] // count * count
+        if named.groups is None:
+            return f(theta, x, data)
+        g = (lambda *at: f(*at)[None]) if sums else jax.vmap(f, in_axes=(None, 0, 0))
+        groups, particles = x[0].shape[:2]
+        count = named.groups_of_chunk(groups, particles * wide)
+        whole = groups // count * count
         if whole <= count:
             return g(theta, x, data)
         done = jax.lax.map(lambda chunk: g(theta, *chunk), tree(lambda a: a[:whole].reshape(-1, count, *a.shape[1:]), (x, data)))
         done = tree(lambda a: a.reshape(-1, *a.shape[2:]), done)
-        if whole == x.shape[0]:
+        if whole == groups:
             return done
         rest = g(theta, *tree(lambda a: a[whole:], (x, data)))
         return tree(lambda a, b: jnp.concatenate([a, b]), done, rest)
 
     def answers(want: tuple[str, ...], theta: Any, x: Any, groups: Any, data: Any) -> tuple[Any, ...]:
         if groups is not None:
-            data = jax.tree_util.tree_map(lambda a: a[groups], data)
+            data = tree(lambda a: a[groups], data)
         found: dict[str, Any] = {}
+        at, parts = named.params.split(theta), named.latent.split(x)
         of = [i for i, name in enumerate(("scores", "grad_x")) if name in want]
         if of:
-            value, grads = over_rows(jax.value_and_grad(density, argnums=tuple(of)))(theta, x, data)
+            value, grads = over_groups(over_particles(jax.value_and_grad(density, argnums=tuple(of))), at, parts, data)
             found["log_density"] = value
-            found.update(zip([("scores", "grad_x")[i] for i in of], grads))
+            found.update(zip([("scores", "grad_x")[i] for i in of], [jnp.concatenate(grad, axis=-1) for grad in grads]))
         elif "log_density" in want:
-            found["log_density"] = over_rows(density)(theta, x, data)
-        if "grad_theta" in want and named.groups is None:
-            found["grad_theta"] = jax.grad(of_particles)(theta, x, data)
-        elif "grad_theta" in want:
+            found["log_density"] = over_groups(over_particles(density), at, parts, data)
+        if "grad_theta" in want:
             # Group by group: the host adds them up in double precision.
-            found["grad_theta"] = in_chunks(jax.vmap(jax.grad(of_particles), in_axes=(None, 0, 0)), theta, x, data)
+            found["grad_theta"] = jnp.concatenate(over_groups(jax.grad(of_particles), at, parts, data), axis=-1)
         if "hessian" in want and named.groups is None:
-            found["hessian"] = jax.jacfwd(jax.grad(of_particles))(theta, x, data)
+            found["hessian"] = jax.jacfwd(jax.grad(lambda t: of_particles(named.params.split(t), parts, data)))(theta)
         elif "hessian" in want:
             # Chunk by chunk, for the same reason: one for each group would be too many numbers.
-            found["hessian"] = in_chunks(jax.jacfwd(jax.grad(of_groups)), theta, x, data, named.params.free, sums=True)
+            found["hessian"] = over_groups(jax.jacfwd(jax.grad(of_groups)), theta, parts, data, named.params.free, sums=True)
         return tuple(found[name] for name in want)
 
     compiled, apart = jax.jit(answers, static_argnums=0), Apart(double)
-    traced: set[tuple[Any, ...]] = set()
 
     def evaluate(theta: np.ndarray, x: np.ndarray, groups: np.ndarray | None, want: tuple[str, ...]) -> tuple[Any, ...]:
-        def call() -> Any:
-            return compiled(want, theta, x, groups, data)
-
-        kind = (want, x.shape, x.dtype, groups is None, Apart.era())
-        if kind in traced:
-            return _summed(named, want, apart(call))
-        with _TRACING:
-            answered = apart(call)
-            traced.add(kind)
-        return _summed(named, want, answered)
+        # JAX (0.10) cannot trace on two threads at once ("Store occupied"), and XLA has threads of its own.
+        with _ONE_AT_A_TIME:
+            answered = apart(lambda: compiled(want, theta, x, groups, data))
+            return _summed(named, want, [np.asarray(answer) for answer in answered])
 
     def prior(draw: Callable[..., Any]) -> Callable[..., Any]:
         def mapped(theta: Any, z: Any) -> Any:
@@ -371,38 +357,43 @@ def torch_evaluate(named: Named) -> tuple[Callable[..., Any], Callable[..., Any]
     density = named.density(torch)
     vmap, grad = torch.func.vmap, torch.func.grad
     row = data if named.groups is None else {name: value[0] for name, value in data.items()}
-    zeros = [torch.zeros(n, dtype=dtype, device=device) for n in (named.params.free, named.latent.free)]
-    told = density(*zeros, row)
-    if not hasattr(told, "shape"):
+    told = density(*(layout.split(torch.zeros(layout.free, dtype=dtype, device=device)) for layout in (named.params, named.latent)), row)
+    if not hasattr(told, "is_floating_point"):
         raise ValueError(f"log_joint returned {type(told).__name__}; return a tensor of one number")
     named.refuse_unless_scalar(told.shape, "f" if told.is_floating_point() else str(told.dtype))
 
-    def over_rows(f: Callable[..., Any]) -> Callable[..., Any]:
-        particles = vmap(f, in_dims=(None, 0, None))
-        return particles if named.groups is None else vmap(particles, in_dims=(None, 0, 0))
+    def over_groups(f: Callable[..., Any]) -> Callable[..., Any]:
+        return f if named.groups is None else vmap(f, in_dims=(None, 0, 0))
+
+    def over_particles(f: Callable[..., Any]) -> Callable[..., Any]:
+        return vmap(f, in_dims=(None, 0, None))
 
     def of_particles(theta: Any, x: Any, row: Any) -> Any:
-        return vmap(density, in_dims=(None, 0, None))(theta, x, row).sum()
+        return over_particles(density)(theta, x, row).sum()
 
     def evaluate(theta: np.ndarray, x: np.ndarray, groups: np.ndarray | None, want: tuple[str, ...]) -> tuple[Any, ...]:
-        at, z = tensor(theta), tensor(x)
-        chosen = data
+        whole = tensor(theta)
+        at, parts, chosen = named.params.split(whole), named.latent.split(tensor(x)), data
         if groups is not None:
             which = torch.from_numpy(groups).to(device)
             chosen = {name: value[which] for name, value in data.items()}
         found: dict[str, Any] = {}
         of = [i for i, name in enumerate(("scores", "grad_x")) if name in want]
         if of:
-            grads, value = over_rows(torch.func.grad_and_value(density, argnums=tuple(of)))(at, z, chosen)
+            derived = torch.func.grad_and_value(density, argnums=tuple(of))
+            grads, value = over_groups(over_particles(derived))(at, parts, chosen)
             found["log_density"] = value
-            found.update(zip([("scores", "grad_x")[i] for i in of], grads))
+            found.update(zip([("scores", "grad_x")[i] for i in of], [torch.cat(each, dim=-1) for each in grads]))
         elif "log_density" in want:
-            found["log_density"] = over_rows(density)(at, z, chosen)
+            found["log_density"] = over_groups(over_particles(density))(at, parts, chosen)
         if "grad_theta" in want:
-            each = grad(of_particles)
-            found["grad_theta"] = (each if named.groups is None else vmap(each, in_dims=(None, 0, 0)))(at, z, chosen)
+            found["grad_theta"] = torch.cat(over_groups(grad(of_particles))(at, parts, chosen), dim=-1)
         if "hessian" in want:
-            summed = torch.func.jacfwd(grad(lambda *where: over_rows(density)(*where).sum()))(at, z, chosen)
+
+            def total(theta: Any) -> Any:
+                return over_groups(of_particles)(named.params.split(theta), parts, chosen).sum()
+
+            summed = torch.func.jacfwd(grad(total))(whole)
             found["hessian"] = summed if named.groups is None else summed[None]
         answers = tuple(found[name].detach().cpu().numpy() for name in want)
         return _summed(named, want, answers)

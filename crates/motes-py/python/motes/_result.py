@@ -15,6 +15,7 @@ from . import _arrays, _core
 from ._arrays import finite, flag, place, whole
 from ._errors import VerdictError, VerdictWarning
 from ._pickled import packed, unpacked
+from ._registry import run_options
 from ._run import How, Ran, Step, attended, columns, how_of, warn, warn_of
 from ._told import Told, level_of
 
@@ -46,6 +47,9 @@ class Fit(Told, Ran):
     >>> bool(abs(fit.loglik - -2.656) < 0.05)
     True
     """
+
+    #: Settings of a fit of this model alone.
+    _own_settings: tuple[str, ...] = ()
 
     def __init__(self, run: _core.Run, model: Any) -> None:
         self._run = run
@@ -133,7 +137,7 @@ class Fit(Told, Ran):
 
     @property
     def theta_trace(self) -> np.ndarray:
-        """Theta at each recorded step, shape (rows, d_theta)."""
+        """Theta at each recorded step, shape (rows, d_theta); the first 1,000 components where there are more."""
         return self._posterior["theta"]
 
     @property
@@ -189,9 +193,12 @@ class Fit(Told, Ran):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that determined the run, named as in config.toml: ``motes.fit(model, **fit.settings)`` repeats it."""
-        told = self._summary["settings"]
-        return {name: value for name, value in told.items() if name not in ("model", "version")}
+        """Everything that was chosen for the run, named as in config.toml: ``motes.fit(model, **fit.settings)`` repeats it.
+
+        What was chosen for the model and its data belongs to ``fit.model``.
+        """
+        known = {*run_options(), *self._own_settings}
+        return {name: value for name, value in self._summary["settings"].items() if name.replace("-", "_") in known}
 
     @property
     def seconds(self) -> float:
