@@ -53,8 +53,6 @@ pub struct Callables {
     statistics_len: usize,
     /// Whether theta-gradients come row by row, not summed.
     scores: bool,
-    /// Rows of a block that other blocks may be evaluated beside, by compiled code that needs no interpreter meanwhile.
-    block_rows: Option<usize>,
     /// Answers several questions at once, in place of gradients, log density and Hessian.
     evaluate: Option<Py<PyAny>>,
     gradients: Py<PyAny>,
@@ -80,7 +78,6 @@ impl Callables {
             groups: get("groups")?.extract()?,
             group_names: get("group_names")?.extract()?,
             scores: get("scores")?.extract()?,
-            block_rows: get("_block_rows")?.extract()?,
             evaluate: callable("_evaluate")?,
             theta_names: get("theta_names")?.extract()?,
             x_names: get("x_names")?.extract()?,
@@ -328,13 +325,12 @@ impl<F: PyReal> Model<F> for Written {
     }
 
     fn rows_per_block(&self, n: usize) -> usize {
-        let most = self.callables.block_rows.unwrap_or((MOST_COORDINATES / self.callables.d_x).max(1));
-        (n * self.callables.groups.unwrap_or(1)).min(most)
+        (n * self.callables.groups.unwrap_or(1)).min((MOST_COORDINATES / self.callables.d_x).max(1))
     }
 
-    /// Nothing in most cases, so that blocks follow each other: the interpreter would let only one of them run at a time anyway.
+    /// Nothing, so that blocks follow each other: the interpreter would let only one of them run at a time anyway.
     fn nanoseconds_per_row(&self) -> f64 {
-        if self.callables.block_rows.is_some() { 100.0 } else { 0.0 }
+        0.0
     }
 
     fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {

@@ -151,6 +151,11 @@ impl Problem {
         self.kind.name().to_string()
     }
 
+    /// The options of a built-in model as JSON, with the files that its data come from.
+    fn options(&self) -> String {
+        serde_json::json!(self.kind.posed(&Trouble::default()).options()).to_string()
+    }
+
     /// Sizes and names: D_theta, D_x, names of theta, names of x, names of the groups.
     fn shape(&self) -> PyResult<Shape> {
         if let (Some(known), Kind::Builtin(_)) = (self.shape.get(), &self.kind) {

@@ -169,10 +169,11 @@ pub fn shown(summary: &str, place: PathBuf) -> PyResult<String> {
     Ok(motes_app::show::summary(&summary, &place, Face::Python))
 }
 
-/// Reads a run directory; the problem is that of a model written in Python.
+/// Reads a run directory; the problem is that of a model written in Python, or of one that is given with its data. A run that
+/// stays in memory forgets the directory.
 #[pyfunction]
-#[pyo3(signature = (dir, problem))]
-pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>) -> PyResult<Run> {
+#[pyo3(signature = (dir, problem, in_memory = false))]
+pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>, in_memory: bool) -> PyResult<Run> {
     let config = Config::read(&dir.join("config.toml")).map_err(failure)?;
     let kind = match problem {
         Some(problem) => {
@@ -194,7 +195,7 @@ pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>) -> PyResult
     };
     let trouble = Trouble::default();
     let job = settled(py, &kind, config, &trouble)?;
-    let precise = match job.precision {
+    let mut precise = match job.precision {
         Precision::F32 => {
             let model = built::<f32>(py, &kind, &job, &trouble)?;
             Either::Single(read(py, job, model, &dir, &trouble)?)
@@ -204,6 +205,9 @@ pub fn load(py: Python<'_>, dir: PathBuf, problem: Option<&Problem>) -> PyResult
             Either::Double(read(py, job, model, &dir, &trouble)?)
         }
     };
+    if in_memory {
+        of_either!(&mut precise, done => done.outcome.dir = None);
+    }
     Ok(Run { kind, precise, interrupted: false, out_of_time: false, trouble })
 }
 

@@ -4,6 +4,7 @@ import ast
 import doctest
 import importlib
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,23 @@ def test_python_3_9_can_read_the_package():
         later = any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body)
         unions = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.BitOr)]
         assert later or not unions, f"{file.name} needs `from __future__ import annotations`"
+
+
+def test_the_package_page_holds_what_it_says(tmp_path, capsys):
+    """Its code runs, and it has no links that only this repository could follow."""
+    pytest.importorskip("jax")
+    page = (ROOT / "crates" / "motes-py" / "README.md").read_text(encoding="utf-8")
+    assert 'readme = "crates/motes-py/README.md"' in (ROOT / "pyproject.toml").read_text()
+    assert not re.search(r"\]\((?!https://)", page)
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict = {}
+    exec(compile(code, "README.md", "exec"), names)
+    assert names["fit"].ok
+
+
+def test_the_extras_are_those_that_are_promised():
+    toml = pytest.importorskip("tomllib").loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = toml["optional-dependencies"]
+    assert set(extras) == {"jax", "torch", "sklearn", "arviz", "plot", "all"}
+    assert extras["all"] == [f"motes[{','.join(name for name in extras if name != 'all')}]"]
+    assert toml["dependencies"] == ["numpy>=1.21"]

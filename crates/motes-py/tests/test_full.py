@@ -245,6 +245,10 @@ def test_type_checkers_see_the_types(tmp_path):
         "motes.fit(motes.Hierarchical([1.0]), replicates=2)": "Replicates",
         "motes.fit(motes.Hierarchical([1.0]), tolerance=0.1, budget=2.0, strict=True).se": "ndarray",
         "motes.fit(motes.Generator.mnist(4), particles=None, out='x')": "GeneratorFit",
+        "motes.fit(motes.Hierarchical([1.0]), replicates=2)[0]": "Fit",
+        "motes.fit(motes.Model.from_jax(print, params={}, latent={})).params": "dict",
+        "motes.fit(motes.Model.from_jax(print, params={}, latent={}), replicates=2)[0]": "NamedFit",
+        "motes.Model.from_jax(print, 1, 2)": "Model",
     }
     (tmp_path / "use.py").write_text("\n".join(["import motes", *(f"reveal_type({line})" for line in lines)]))
     run = [sys.executable, "-m", "mypy", "--strict", str(tmp_path / "use.py")]
@@ -252,4 +256,18 @@ def test_type_checkers_see_the_types(tmp_path):
     told = [line for line in done.stdout.splitlines() if "Revealed type" in line]
     assert "error" not in done.stdout and len(told) == len(lines), done.stdout
     for kind, line in zip(lines.values(), told):
-        assert re.search(rf'"(motes|numpy|Union)[^"]*\b{kind}\b', line), line
+        assert re.search(rf'"(motes|numpy|Union|dict|builtins)?[^"]*\b{kind}\b', line), line
+
+
+def test_type_checkers_refuse_settings_that_there_are_not(tmp_path):
+    pytest.importorskip("mypy")
+    wrong = ["algorithm='pgf'", "toleranze=0.1", "tolerance='fine'", "preconditioner='adma'", "epochs=3"]
+    lines = [f"motes.fit(motes.Hierarchical([1.0]), {w})" for w in wrong]
+    (tmp_path / "use.py").write_text("\n".join(["import motes", *lines]))
+    run = [sys.executable, "-m", "mypy", "--strict", str(tmp_path / "use.py")]
+    done = subprocess.run(run, capture_output=True, text=True)
+    refused = {line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line}
+    assert refused == {str(i) for i in range(2, 2 + len(wrong))}, done.stdout
+    named = {name for kind in (motes._settings.Settings, motes._settings.More) for name in kind.__annotations__}
+    assert set(motes._registry.run_options()) - {"replicates"} <= named
+    assert set(motes._settings.Algorithm.__args__) == set(motes._registry.algorithms())

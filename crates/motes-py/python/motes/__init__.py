@@ -24,12 +24,13 @@ from ._fit import fit, load, resume
 from ._generator import Generator, GeneratorFit
 from ._models import BayesianNeuralNetwork, Hierarchical, LogisticRegression, MultinomialRegression
 from ._named import by_group
-from ._named_fit import Latents, NamedFit
-from ._own import Check, Checks, Model, check_model
+from ._named_fit import Latents, NamedFit, NamedReplicates
+from ._own import Check, Checks, Model, NamedModel, check_model
 from ._registry import ModelInfo, Option, models
 from ._replicates import Replicates
 from ._result import Fit
 from ._run import Step
+from ._settings import Settings
 
 __all__ = [
     "BayesianNeuralNetwork",
@@ -49,11 +50,14 @@ __all__ = [
     "ModelInfo",
     "MultinomialRegression",
     "NamedFit",
+    "NamedModel",
+    "NamedReplicates",
     "Option",
     "Ordered",
     "Positive",
     "Real",
     "Replicates",
+    "Settings",
     "Simplex",
     "Step",
     "VerdictError",

@@ -206,6 +206,8 @@ def names(name: str, given: Sequence[Any] | None, count: int, prefix: str) -> li
     words = [str(w).strip() for w in given]
     if len(words) != count:
         raise ValueError(f"{name} has {len(words)} names; give {count}")
-    if len(set(words)) != count or not all(words) or any(c in w for w in words for c in "\n\r"):
-        raise ValueError(f"{name} must be distinct, on one line and not empty; got {words}")
+    if twice := [w for i, w in enumerate(words) if w in words[:i]]:
+        raise ValueError(f"{name} has {twice[0]!r} twice; give distinct names")
+    if bad := [w for w in words if not w or any(c in w for c in "\n\r")]:
+        raise ValueError(f"{name} has {bad[0]!r}; give names of one line each, not empty")
     return words

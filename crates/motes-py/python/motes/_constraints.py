@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, Callable, Sequence
 
@@ -69,9 +70,9 @@ class Constraint:
         """What keeps a finite value of the right shape from being one of these."""
         return None
 
-    def links(self) -> list[Link]:
-        """The scale of each number's interval, in the order of the flat value."""
-        return [_IDENTITY] * int(np.prod(self.shape, dtype=int))
+    def links(self) -> list[tuple[Link, np.ndarray]]:
+        """Scales for intervals, and which numbers of the flat value each is for."""
+        return [(_IDENTITY, np.arange(int(np.prod(self.shape, dtype=int))))]
 
     def free_names(self, name: str, labels: Sequence[str]) -> list[str]:
         """Names of the free numbers, where labels are those of the natural ones."""
@@ -103,7 +104,7 @@ def _shape(what: str, shape: Any) -> tuple[int, ...]:
     return tuple(_arrays.whole(f"the shape of {what}", entry, 1) for entry in entries)
 
 
-class _Elementwise(Constraint):
+class Elementwise(Constraint):
     """Each number by itself."""
 
     word = ""
@@ -128,7 +129,7 @@ class _Elementwise(Constraint):
         return [f"{self.word}({label})" if self.word else label for label in labels]
 
 
-class Real(_Elementwise):
+class Real(Elementwise):
     """Any real numbers: ``Real()`` is one, ``Real(4)`` a vector, ``Real((2, 3))`` a matrix.
 
     Parameters
@@ -155,7 +156,7 @@ class Real(_Elementwise):
         return value.reshape(-1)
 
 
-class Positive(_Elementwise):
+class Positive(Elementwise):
     """Positive numbers, such as standard deviations; Motes works with their logarithms.
 
     Parameters
@@ -186,11 +187,11 @@ class Positive(_Elementwise):
     def why_not(self, value: np.ndarray) -> str | None:
         return None if (value > 0).all() else f"is {value.min()}; give positive numbers"
 
-    def links(self) -> list[Link]:
-        return [_LOG] * self.free
+    def links(self) -> list[tuple[Link, np.ndarray]]:
+        return [(_LOG, np.arange(self.free))]
 
 
-class Interval(_Elementwise):
+class Interval(Elementwise):
     """Numbers between two bounds, such as probabilities and correlations.
 
     Parameters
@@ -230,8 +231,8 @@ class Interval(_Elementwise):
         inside = ((value > self.low) & (value < self.high)).all()
         return None if inside else f"leaves ({self.low}, {self.high}); give numbers between them"
 
-    def links(self) -> list[Link]:
-        return [_logit(self.low, self.high)] * self.free
+    def links(self) -> list[tuple[Link, np.ndarray]]:
+        return [(_logit(self.low, self.high), np.arange(self.free))]
 
 
 class Simplex(Constraint):
@@ -282,8 +283,8 @@ class Simplex(Constraint):
         fine = (value > 0).all() and abs(value.sum() - 1) < 1e-6
         return None if fine else f"is {value.tolist()}; give positive numbers that add up to 1"
 
-    def links(self) -> list[Link]:
-        return [_logit(0.0, 1.0)] * self.shape[0]
+    def links(self) -> list[tuple[Link, np.ndarray]]:
+        return [(_logit(0.0, 1.0), np.arange(self.shape[0]))]
 
 
 class Ordered(Constraint):
@@ -333,6 +334,10 @@ class _Triangle(Constraint):
     def _matrix(self, entries: dict[tuple[int, int], Any], zero: Any, xp: Any) -> Any:
         k = self.shape[0]
         return xp.stack([xp.stack([entries.get((i, j), zero) for j in range(k)]) for i in range(k)])
+
+    def _links(self, below: Link, diagonal: Link) -> list[tuple[Link, np.ndarray]]:
+        places = np.arange(self.shape[0] ** 2).reshape(self.shape)
+        return [(below, places[np.tril_indices(self.shape[0], -1)]), (diagonal, np.diag(places))]
 
     def why_not(self, value: np.ndarray) -> str | None:
         if np.abs(np.triu(value, 1)).max() > 0:
@@ -403,9 +408,8 @@ class CholeskyCorr(_Triangle):
         fine = np.abs((value**2).sum(axis=1) - 1).max() < 1e-6
         return None if fine else "has rows whose length is not 1; give the Cholesky factor of a correlation matrix"
 
-    def links(self) -> list[Link]:
-        k = self.shape[0]
-        return [_ATANH if j < i else _logit(0.0, 1.0) for i in range(k) for j in range(k)]
+    def links(self) -> list[tuple[Link, np.ndarray]]:
+        return self._links(_ATANH, _logit(0.0, 1.0))
 
     def free_names(self, name: str, labels: Sequence[str]) -> list[str]:
         k = self.shape[0]
@@ -448,9 +452,8 @@ class CovarianceCholesky(_Triangle):
     def to_free(self, value: np.ndarray) -> np.ndarray:
         return np.array([math.log(value[i, j]) if i == j else value[i, j] for i, j in self._places()])
 
-    def links(self) -> list[Link]:
-        k = self.shape[0]
-        return [_LOG if i == j else _IDENTITY for i in range(k) for j in range(k)]
+    def links(self) -> list[tuple[Link, np.ndarray]]:
+        return self._links(_IDENTITY, _LOG)
 
     def free_names(self, name: str, labels: Sequence[str]) -> list[str]:
         k = self.shape[0]
@@ -470,6 +473,8 @@ class Layout:
         self.parts: dict[str, Constraint] = {}
         self.slices: dict[str, slice] = {}
         self.labels: dict[str, list[str]] = {}
+        #: Names along each axis of those that have some.
+        self.axes: dict[str, list[list[str]]] = {}
         self.free_names: list[str] = []
         at = 0
         for name, part in given.items():
@@ -485,20 +490,29 @@ class Layout:
                     raise ValueError(f"{what}[{name!r}] is {part!r}; give a shape, or {kinds}") from None
             self.parts[name] = part
             self.slices[name] = slice(at, at + part.free)
-            self.labels[name] = _labels(name, part.shape, coords.get(name))
+            self.axes[name] = _axes(name, part.shape, coords.get(name))
+            self.labels[name] = _labels(name, self.axes[name])
             self.free_names += part.free_names(name, self.labels[name])
             at += part.free
         self.free = at
         if len(set(self.free_names)) < at:
             raise ValueError(f"{what} and coords give two numbers the same name; choose others")
 
+    def split(self, z: Any) -> tuple[Any, ...]:
+        """The parts of free vectors, which lie along the last axis."""
+        return tuple(z[..., own] for own in self.slices.values())
+
     def natural(self, z: Any, xp: Any = np) -> dict[str, Any]:
         """Values by name."""
-        return {name: part.natural(z[self.slices[name]], xp) for name, part in self.parts.items()}
+        return self.natural_parts(self.split(z), xp)
 
-    def log_jacobian(self, z: Any, xp: Any = np) -> Any:
+    def natural_parts(self, parts: Sequence[Any], xp: Any) -> dict[str, Any]:
+        """Values by name, of free vectors that were split."""
+        return {name: part.natural(z, xp) for (name, part), z in zip(self.parts.items(), parts)}
+
+    def log_jacobian(self, parts: Sequence[Any], xp: Any) -> Any:
         """The sum of the logarithms of all parts' volumes."""
-        return sum(part.log_jacobian(z[self.slices[name]], xp) for name, part in self.parts.items())
+        return sum(part.log_jacobian(z, xp) for part, z in zip(self.parts.values(), parts))
 
     @property
     def is_free(self) -> bool:
@@ -519,26 +533,26 @@ class Layout:
             z[self.slices[name]] = self.parts[name].start(f"{what}[{name!r}]", value)
         return z
 
-    def derivative(self, name: str, z: np.ndarray) -> np.ndarray:
-        """The derivatives of a value's numbers in its free numbers, by a complex step: exact to rounding."""
-        part, own = self.parts[name], z[self.slices[name]].astype(complex)
-        columns = []
-        for i in range(part.free):
-            moved = own.copy()
-            moved[i] += 1e-30j
-            columns.append(np.asarray(part.natural(moved, np)).reshape(-1).imag / 1e-30)
-        return np.stack(columns, axis=1)
+
+def derivative(f: Callable[[Any], Any], at: Any, direction: Any = 1.0) -> np.ndarray:
+    """The derivative of a function along a direction, by a complex step: exact to rounding."""
+    tiny = 1e-30
+    return np.asarray(f(np.asarray(at) + tiny * 1j * np.asarray(direction))).imag / tiny
 
 
-def _labels(name: str, shape: tuple[int, ...], coords: Any) -> list[str]:
-    if shape == ():
-        if coords is not None:
-            raise ValueError(f"coords has {name!r}, which is one number; leave it out")
-        return [name]
+def _axes(name: str, shape: tuple[int, ...], coords: Any) -> list[list[str]]:
+    """Names along each axis: those of `coords`, or numbers."""
     if coords is None:
-        return [f"{name}[{','.join(map(str, i))}]" for i in np.ndindex(*shape)]
+        return [[str(i) for i in range(size)] for size in shape]
+    if shape == ():
+        raise ValueError(f"coords has {name!r}, which is one number; leave it out")
+    if isinstance(coords, str) or not hasattr(coords, "__len__"):
+        raise ValueError(f"coords[{name!r}] is {coords!r}; give a list of {shape[0]} names")
     axes = [coords] if len(shape) == 1 else list(coords)
     if len(axes) != len(shape):
         raise ValueError(f"coords[{name!r}] has {len(axes)} axes; give {len(shape)}, one list of names for each")
-    words = [_arrays.names(f"coords[{name!r}]", axis, size, "") for axis, size in zip(axes, shape)]
-    return [f"{name}[{','.join(axis[i] for axis, i in zip(words, place))}]" for place in np.ndindex(*shape)]
+    return [_arrays.names(f"coords[{name!r}]", axis, size, "") for axis, size in zip(axes, shape)]
+
+
+def _labels(name: str, axes: list[list[str]]) -> list[str]:
+    return [f"{name}[{','.join(place)}]" for place in itertools.product(*axes)] if axes else [name]

@@ -40,13 +40,13 @@ class VerdictError(RuntimeError):
 
     Attributes
     ----------
-    fit : Fit, Replicates or None
-        What was fitted; None in another process, since fits are not pickled.
+    fit : Fit or Replicates
+        What was fitted.
     """
 
-    def __init__(self, message: str, fit: Any = None) -> None:
+    def __init__(self, message: str, fit: Any) -> None:
         super().__init__(message)
         self.fit = fit
 
     def __reduce__(self):
-        return type(self), (str(self),)
+        return type(self), (str(self), self.fit)

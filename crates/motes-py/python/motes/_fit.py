@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import textwrap
-from typing import Any, Callable, overload
+from typing import TYPE_CHECKING, Any, Callable, overload
 
 import numpy as np
 
@@ -14,13 +14,17 @@ from . import _core
 from ._arrays import converted, flag, numbers, place, whole
 from ._generator import Generator, GeneratorFit
 from ._models import _Builtin
-from ._named import Apart
-from ._named_fit import NamedFit
-from ._own import Model, _problem
+from ._named import Apart, note_of_precision
+from ._named_fit import NamedFit, NamedReplicates
+from ._own import Model, NamedModel, _problem
 from ._registry import algorithms, models, options_of, refuse_unknown, run_options
 from ._replicates import Replicates
 from ._result import Fit, tell_verdict
-from ._run import How, Step, attended, how_of, table_of, warn_of
+from ._run import How, Step, attended, how_of, table_of, warn, warn_of
+from ._settings import Algorithm, More, OfGenerator, Path
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 #: What `fit` names itself.
 _NAMED = {"algorithm", "particles", "steps", "step_size", "burn_in", "seed", "replicates"}
@@ -31,7 +35,7 @@ _OF_GENERATOR = {"sigma", "batchnorm", "epochs", "lambda_", "pictures_every"}
 @overload
 def fit(
     model: Generator,
-    algorithm: str | None = ...,
+    algorithm: Algorithm | None = ...,
     particles: int | None = ...,
     steps: int | None = ...,
     step_size: float | str | None = ...,
@@ -40,7 +44,7 @@ def fit(
     threads: int | None = ...,
     callback: Callable[[Step], Any] | None = ...,
     progress: bool = ...,
-    out: str | os.PathLike[str] | None = ...,
+    out: Path | None = ...,
     replicates: None = ...,
     *,
     callback_every: int = ...,
@@ -48,14 +52,14 @@ def fit(
     budget: float | None = ...,
     strict: bool = ...,
     init: Any = ...,
-    **settings: Any,
+    **settings: Unpack[OfGenerator],
 ) -> GeneratorFit: ...
 
 
 @overload
 def fit(
-    model: Model | _Builtin,
-    algorithm: str | None = ...,
+    model: NamedModel,
+    algorithm: Algorithm | None = ...,
     particles: int | None = ...,
     steps: int | None = ...,
     step_size: float | str | None = ...,
@@ -64,7 +68,7 @@ def fit(
     threads: int | None = ...,
     callback: Callable[[Step], Any] | None = ...,
     progress: bool = ...,
-    out: str | os.PathLike[str] | None = ...,
+    out: Path | None = ...,
     replicates: None = ...,
     *,
     callback_every: int = ...,
@@ -72,14 +76,14 @@ def fit(
     budget: float | None = ...,
     strict: bool = ...,
     init: Any = ...,
-    **settings: Any,
-) -> Fit: ...
+    **settings: Unpack[More],
+) -> NamedFit: ...
 
 
 @overload
 def fit(
     model: Model | _Builtin,
-    algorithm: str | None = ...,
+    algorithm: Algorithm | None = ...,
     particles: int | None = ...,
     steps: int | None = ...,
     step_size: float | str | None = ...,
@@ -88,7 +92,31 @@ def fit(
     threads: int | None = ...,
     callback: Callable[[Step], Any] | None = ...,
     progress: bool = ...,
-    out: str | os.PathLike[str] | None = ...,
+    out: Path | None = ...,
+    replicates: None = ...,
+    *,
+    callback_every: int = ...,
+    report: bool = ...,
+    budget: float | None = ...,
+    strict: bool = ...,
+    init: Any = ...,
+    **settings: Unpack[More],
+) -> Fit: ...
+
+
+@overload
+def fit(
+    model: NamedModel,
+    algorithm: Algorithm | None = ...,
+    particles: int | None = ...,
+    steps: int | None = ...,
+    step_size: float | str | None = ...,
+    burn_in: int | None = ...,
+    seed: int | np.random.Generator | None = ...,
+    threads: int | None = ...,
+    callback: Callable[[Step], Any] | None = ...,
+    progress: bool = ...,
+    out: Path | None = ...,
     *,
     replicates: int,
     callback_every: int = ...,
@@ -96,7 +124,31 @@ def fit(
     budget: float | None = ...,
     strict: bool = ...,
     init: Any = ...,
-    **settings: Any,
+    **settings: Unpack[More],
+) -> NamedReplicates: ...
+
+
+@overload
+def fit(
+    model: Model | _Builtin,
+    algorithm: Algorithm | None = ...,
+    particles: int | None = ...,
+    steps: int | None = ...,
+    step_size: float | str | None = ...,
+    burn_in: int | None = ...,
+    seed: int | np.random.Generator | None = ...,
+    threads: int | None = ...,
+    callback: Callable[[Step], Any] | None = ...,
+    progress: bool = ...,
+    out: Path | None = ...,
+    *,
+    replicates: int,
+    callback_every: int = ...,
+    report: bool = ...,
+    budget: float | None = ...,
+    strict: bool = ...,
+    init: Any = ...,
+    **settings: Unpack[More],
 ) -> Replicates: ...
 
 
@@ -219,12 +271,16 @@ def fit(
     given = dict(algorithm=algorithm, particles=particles, steps=steps, step_size=step_size, burn_in=burn_in, seed=seed)
     how = how_of(threads, callback, callback_every, report, budget)
     chosen = {**given, **{key.replace("-", "_"): value for key, value in settings.items()}}
+    if "lambda" in chosen:
+        chosen["lambda_"] = chosen.pop("lambda")
     chosen["seed"] = _seed(chosen["seed"])
     if init is not None:
         if chosen.get("init_theta") is not None:
             raise ValueError("init and init_theta say the same; give one of them")
         chosen["init_theta"] = _start(model, init, chosen["seed"])
     try:
+        if isinstance(model, NamedModel) and (note := note_of_precision(model)):
+            warn(note)
         result = fitted(model, chosen, how, progress, out, replicates)
     finally:
         Apart.end()
@@ -243,7 +299,7 @@ def _start(model: Any, init: Any, seed: int) -> np.ndarray:
     """Where theta starts, as a free vector."""
     if callable(init) and not isinstance(init, Fit):
         init = init(np.random.default_rng(seed))
-    layout = model._named.params if isinstance(model, Model) and model._named else None
+    layout = model._named.params if isinstance(model, NamedModel) else None
     if isinstance(init, Fit):
         names, own = init.theta_names, _problem(model).shape()[2]
         if names != own:
@@ -289,11 +345,11 @@ def fitted(
         return run(table, out)
     count = whole("replicates", replicates, 1)
     if count == 1:
-        return Replicates([run(table, out)])
+        return _several([run(table, out)])
     if out is not None:
         _core.begin_replicates(problem, json.dumps({**table, "replicates": count}), out)
     first = run(table, Replicates._inside(out, 1), Replicates._label(1, count))
-    return Replicates([first], count, out)._finished(how, progress)
+    return _several([first], count, out)._finished(how, progress)
 
 
 def _described(text: str) -> str:
@@ -353,7 +409,7 @@ def load(dir: str | os.PathLike[str], model: Model | None = None) -> "Fit | Any"
         begun = [place for place in inside if os.path.isfile(os.path.join(place, "config.toml"))]
         if not begun:
             raise ValueError(f"no replicate in {where} has begun; fit them again")
-        return Replicates([load(place, model) for place in begun], count, where)
+        return _several([load(place, model) for place in begun], count, where)
     run = _core.load(where, problem)
     warn_of(run.notes)
     if model is None:
@@ -403,4 +459,8 @@ def resume(
 def _of_model(run: _core.Run, model: Any) -> Fit:
     if isinstance(model, Generator):
         return GeneratorFit(run, model)
-    return NamedFit(run, model) if isinstance(model, Model) and model._named else Fit(run, model)
+    return NamedFit(run, model) if isinstance(model, NamedModel) else Fit(run, model)
+
+
+def _several(fits: list[Fit], *more: Any) -> Replicates:
+    return (NamedReplicates if isinstance(fits[0], NamedFit) else Replicates)(fits, *more)

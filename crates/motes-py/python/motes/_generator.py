@@ -46,7 +46,7 @@ class Generator(_Builtin):
         pixels = _pixels("images", images)
         codes = None if labels is None else _labels(labels, len(pixels))
         idx = struct.pack(">4B4I", 0, 0, 8, 4, *pixels.shape) + pixels.tobytes()
-        self._problem = _core.Problem.of_images(self._model, idx, pixels.shape[1], codes)
+        self._make("of_images", idx, pixels.shape[1], codes)
         self._given = (True, codes)
 
     @classmethod
@@ -90,7 +90,7 @@ class Generator(_Builtin):
             An IDX file of labels.
         """
         place = None if labels is None else _absolute(labels)
-        sizes = {"images": _count("images", images), "channels": _count("channels", channels)}
+        sizes: dict[str, Any] = {"images": _count("images", images), "channels": _count("channels", channels)}
         return cls._of_settings(data=_absolute(path), labels=place, **sizes)
 
     @property
@@ -130,6 +130,9 @@ class GeneratorFit(Fit):
     >>> fit.synthesize(2, source="prior").shape
     (2, 1, 32, 32)
     """
+
+    #: `steps` says what `epochs` would.
+    _own_settings = ("sigma", "batchnorm", "lambda", "pictures_every")
 
     @cached_property
     def _painter(self) -> _core.Painter:
@@ -256,7 +259,7 @@ class GeneratorFit(Fit):
             if tick is not None:
                 tick.close()
 
-    def plot(self, count: int = 8) -> Any:
+    def plot(self, count: int = 8) -> Any:  # type: ignore[override]
         """Draws the loss, and training images above what they are decoded to; needs matplotlib.
 
         Parameters

@@ -21,6 +21,8 @@ class _Builtin:
     #: The name on the command line.
     _model: str
     _problem: Problem
+    #: How `_problem` is made again of what it was made of, by a name of `Problem`; else of its options.
+    _recipe: tuple[str, tuple[Any, ...]] | None = None
     #: The classes in the order of their probabilities, for classifiers.
     classes: np.ndarray | None = None
 
@@ -61,6 +63,19 @@ class _Builtin:
             no_standardize=not flag("standardize", standardize),
             **own,
         )
+
+    def _make(self, how: str, *given: Any) -> None:
+        self._recipe = (how, given)
+        self._problem = getattr(Problem, how)(self._model, *given)
+
+    def __getstate__(self) -> dict[str, Any]:
+        recipe = self._recipe or ("of_options", (self._problem.options(),))
+        return {**{key: value for key, value in vars(self).items() if key != "_problem"}, "_recipe": recipe}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        how, given = state["_recipe"]
+        self._make(how, *given)
 
     @property
     def name(self) -> str:
@@ -128,7 +143,7 @@ class Hierarchical(_Builtin):
 
     def __init__(self, y: Any, *, groups: int | None = None) -> None:
         table = table_of({"groups": groups}, options_of(self._model))
-        self._problem = Problem.of_observations(self._model, json.dumps(table), _arrays.numbers("y", y, 1))
+        self._make("of_observations", json.dumps(table), _arrays.numbers("y", y, 1))
 
     @classmethod
     def generate(
@@ -530,5 +545,5 @@ def _of_rows(
     text = json.dumps({**_references(reference), **table_of(settings, options_of(model._model))})
     counts = None if weights is None else _arrays.numbers("weights", weights, 1)
     given = (features, levels, labels, words, columns, target, counts)
-    model._problem = Problem.of_rows(model._model, text, *given)
+    model._make("of_rows", text, *given)
     model.classes = classes

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import importlib
+import inspect
 import threading
 from typing import Any, Callable, Mapping, Sequence
 
@@ -9,9 +12,13 @@ import numpy as np
 
 from . import _arrays
 from ._constraints import Constraint, Layout
+from ._pickled import Missing
 
-#: Numbers of data, counted for each particle, in a block of groups. A call of a compiled function costs some 100 us.
-_BLOCK = 1 << 20
+#: Numbers of data, counted for each particle, that are evaluated at once.
+_CHUNK = 1 << 19
+
+
+_ONE_AT_A_TIME = threading.RLock()
 
 
 class Named:
@@ -31,6 +38,8 @@ class Named:
         coords = {} if coords is None else coords
         if not isinstance(coords, Mapping):
             raise ValueError(f"coords is {coords!r}; give a dict of names and lists of names")
+        if not _takes_three(log_joint):
+            raise ValueError(f"log_joint is {log_joint!r}, which does not take three arguments; write it as log_joint(p, u, row)")
         self.log_joint = log_joint
         if isinstance(params, Constraint):
             raise ValueError("params is one constraint; give a dict, such as {'sd': motes.Positive()}")
@@ -47,12 +56,31 @@ class Named:
         self.groups, self.group_names = groups_of(groups)
         self.data = _data(data, self.groups)
 
+    def described(self) -> "Named":
+        """The same without the density and its data."""
+        other = copy.copy(self)
+        other.log_joint, other.data = Missing("log_joint"), {}
+        return other
+
     def density(self, xp: Any) -> Callable[..., Any]:
-        """l_g(theta, x_g) for free vectors and the data of the group."""
+        """l_g(theta, x_g) for free vectors, split into their parts, and the data of the group.
+
+        Parts, because the derivative in a slice of a vector is written into a vector of zeros, which takes several times as long.
+        """
 
         def density(theta: Any, x: Any, row: Any) -> Any:
-            latents = self.latent.natural(x, xp)
-            value = self.log_joint(self.params.natural(theta, xp), latents if self.named_latents else latents["x"], row)
+            latents = self.latent.natural_parts(x, xp)
+            p, u = self.params.natural_parts(theta, xp), latents if self.named_latents else latents["x"]
+            try:
+                value = self.log_joint(p, u, row)
+            except KeyError as error:
+                parts = {"params": p, "latent": latents, "data": row}
+                if error.args and not any(error.args[0] in part for part in parts.values()):
+                    known = ", ".join(f"{what} has {' and '.join(map(str, part)) or 'nothing'}" for what, part in parts.items())
+                    raise ValueError(f"log_joint asks for {error}; {known}") from error
+                raise
+            if not hasattr(value, "dtype") and not isinstance(value, (int, float)):
+                raise ValueError(f"log_joint returned {type(value).__name__}; return one number")
             return value if self.latent.is_free else value + self.latent.log_jacobian(x, xp)
 
         return density
@@ -64,16 +92,26 @@ class Named:
         if kind != "f":
             raise ValueError(f"log_joint returned {kind}; return a real number of floating point")
 
-    def block_rows(self) -> int | None:
-        """How many rows make some megabytes of work, for groups: the caches hold them, and threads share them."""
-        if self.groups is None:
-            return None
+    def groups_of_chunk(self, groups: int, particles: int) -> int:
+        """How many groups are evaluated at once: as many as the caches hold, by a divisor of all if one is near."""
         numbers = self.latent.free + sum(int(np.prod(value.shape[1:])) for value in self.data.values())
-        return max(1, _BLOCK // max(1, numbers))
+        most = min(groups, max(1, _CHUNK // max(1, numbers * particles)))
+        return next((n for n in range(most, most // 2, -1) if groups % n == 0), most)
 
     @property
     def _unit(self) -> str:
         return "particle" if self.groups is None else "group"
+
+
+def _takes_three(f: Callable[..., Any]) -> bool:
+    """Whether a function can be called with three arguments, as far as Python knows."""
+    try:
+        inspect.signature(f).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:
+        pass  # what is built in may have no signature
+    return True
 
 
 def groups_of(groups: Any) -> tuple[int | None, list[str]]:
@@ -87,6 +125,8 @@ def groups_of(groups: Any) -> tuple[int | None, list[str]]:
         raise ValueError(f"groups is {groups!r}; give the number of groups, or a name for each")
     if len(groups) == 0:
         raise ValueError("groups is empty; give the number of groups, or a name for each")
+    if np.ndim(groups) != 1:
+        raise ValueError(f"groups has shape {np.shape(groups)}; give the number of groups, or a name for each")
     words = [str(w).strip() for w in np.asarray(groups).tolist()]
     if len(set(words)) < len(words):
         raise ValueError("groups names a group twice; give a name for each group, and rows by motes.by_group")
@@ -101,6 +141,8 @@ def _data(data: Any, groups: int | None) -> dict[str, Any]:
         raise ValueError(f"data is of type {type(data).__name__}; give a dict of arrays, such as {{'y': y}}")
     checked = {}
     for name, value in data.items():
+        if not isinstance(name, str):
+            raise ValueError(f"data has the key {name!r}; give a name")
         what = f"data[{name!r}]"
         array = value if hasattr(value, "detach") else _arrays.converted(what, value, "give an array of numbers")
         kind = "f" if hasattr(value, "detach") else array.dtype.kind
@@ -178,12 +220,11 @@ class Apart:
     _ended = 0
 
     def __init__(self, double: bool) -> None:
-        import jax
-
-        enable = getattr(jax, "enable_x64", None)
-        if enable is None:
-            from jax.experimental import enable_x64 as enable
-        self._jax, self._enable, self._double = jax, enable, double
+        self._jax: Any = importlib.import_module("jax")
+        # Older versions have it among their experiments.
+        home = self._jax if hasattr(self._jax, "enable_x64") else importlib.import_module("jax.experimental")
+        self._enable = home.enable_x64
+        self._double = double
         self._era, self._lock = -1, threading.Lock()
 
     def __call__(self, call: Callable[[], Any]) -> Any:
@@ -212,53 +253,81 @@ def jax_evaluate(named: Named, x64: bool | None) -> tuple[Callable[..., Any], Ca
     import jax
     import jax.numpy as jnp
 
-    double = bool(jax.config.jax_enable_x64) if x64 is None else x64
+    double = bool(jax.config.read("jax_enable_x64")) if x64 is None else x64
     density = named.density(jnp)
 
     def begin() -> Any:
         data = jax.tree_util.tree_map(jnp.asarray, named.data)
         row = data if named.groups is None else jax.tree_util.tree_map(lambda a: a[0], data)
-        return data, jax.eval_shape(density, jnp.zeros(named.params.free), jnp.zeros(named.latent.free), row)
+        at = [layout.split(jnp.zeros(layout.free)) for layout in (named.params, named.latent)]
+        return data, jax.eval_shape(density, *at, row)
 
     data, told = Apart(double)(begin)
-    if not hasattr(told, "shape"):
-        raise ValueError(f"log_joint returned {type(told).__name__}; return one number")
     named.refuse_unless_scalar(told.shape, "f" if jnp.issubdtype(told.dtype, jnp.floating) else str(told.dtype))
+    tree = jax.tree_util.tree_map
 
-    def over_rows(f: Callable[..., Any]) -> Callable[..., Any]:
-        particles = jax.vmap(f, in_axes=(None, 0, None))
-        return particles if named.groups is None else jax.vmap(particles, in_axes=(None, 0, 0))
+    def over_particles(f: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.vmap(f, in_axes=(None, 0, None))
+
+    def joined(parts: Any) -> Any:
+        return jnp.concatenate(parts, axis=-1)
 
     def of_particles(theta: Any, x: Any, row: Any) -> Any:
-        return jax.vmap(density, in_axes=(None, 0, None))(theta, x, row).sum()
+        value = over_particles(density)(theta, x, row)
+        return value.sum(), value
 
-    def total(theta: Any, x: Any, data: Any) -> Any:
-        return over_rows(density)(theta, x, data).sum()
+    def of_groups(theta: Any, x: Any, data: Any) -> Any:
+        return jax.vmap(over_particles(density), in_axes=(None, 0, 0))(named.params.split(theta), x, data).sum()
+
+    def over_groups(f: Callable[..., Any], theta: Any, x: Any, data: Any, wide: int = 1, sums: bool = False) -> Any:
+        """Some groups at a time, so that what is computed on the way stays in the caches; sums come with an axis of chunks."""
+        if named.groups is None:
+            return f(theta, x, data)
+        g = (lambda *at: f(*at)[None]) if sums else jax.vmap(f, in_axes=(None, 0, 0))
+        groups, particles = x[0].shape[:2]
+        count = named.groups_of_chunk(groups, particles * wide)
+        whole = groups // count * count
+        if whole <= count:
+            return g(theta, x, data)
+        done = jax.lax.map(lambda chunk: g(theta, *chunk), tree(lambda a: a[:whole].reshape(-1, count, *a.shape[1:]), (x, data)))
+        done = tree(lambda a: a.reshape(-1, *a.shape[2:]), done)
+        if whole == groups:
+            return done
+        rest = g(theta, *tree(lambda a: a[whole:], (x, data)))
+        return tree(lambda a, b: jnp.concatenate([a, b]), done, rest)
 
     def answers(want: tuple[str, ...], theta: Any, x: Any, groups: Any, data: Any) -> tuple[Any, ...]:
         if groups is not None:
-            data = jax.tree_util.tree_map(lambda a: a[groups], data)
+            data = tree(lambda a: a[groups], data)
         found: dict[str, Any] = {}
-        of = [i for i, name in enumerate(("scores", "grad_x")) if name in want]
-        if of:
-            value, grads = over_rows(jax.value_and_grad(density, argnums=tuple(of)))(theta, x, data)
-            found["log_density"] = value
-            found.update(zip([("scores", "grad_x")[i] for i in of], grads))
-        elif "log_density" in want:
-            found["log_density"] = over_rows(density)(theta, x, data)
-        if "grad_theta" in want and named.groups is not None:
-            # Group by group: the host adds them up in double precision.
-            found["grad_theta"] = jax.vmap(jax.grad(of_particles), in_axes=(None, 0, 0))(theta, x, data)
-        elif "grad_theta" in want:
-            found["grad_theta"] = jax.grad(of_particles)(theta, x, data)
-        if "hessian" in want:
-            found["hessian"] = jax.jacfwd(jax.grad(total))(theta, x, data)
+        at, parts = named.params.split(theta), named.latent.split(x)
+        if "grad_theta" in want:
+            # Of the sum over the particles of a group, which leaves their x-gradients as they are and is several times as fast.
+            # Group by group, because the host adds them up in double precision.
+            grads, value = over_groups(jax.grad(of_particles, argnums=(0, 1), has_aux=True), at, parts, data)
+            found.update(log_density=value, grad_theta=joined(grads[0]), grad_x=joined(grads[1]))
+        elif "grad_x" in want and "scores" not in want:
+            grads, value = over_groups(jax.grad(of_particles, argnums=1, has_aux=True), at, parts, data)
+            found.update(log_density=value, grad_x=joined(grads))
+        elif "log_density" in want and "scores" not in want:
+            found["log_density"] = over_groups(over_particles(density), at, parts, data)
+        if "scores" in want:
+            value, grads = over_groups(over_particles(jax.value_and_grad(density, argnums=(0, 1))), at, parts, data)
+            found.update(log_density=value, scores=joined(grads[0]), grad_x=joined(grads[1]))
+        if "hessian" in want and named.groups is None:
+            found["hessian"] = jax.jacfwd(jax.grad(lambda t: of_particles(named.params.split(t), parts, data)[0]))(theta)
+        elif "hessian" in want:
+            # Chunk by chunk, for the same reason: one for each group would be too many numbers.
+            found["hessian"] = over_groups(jax.jacfwd(jax.grad(of_groups)), theta, parts, data, named.params.free, sums=True)
         return tuple(found[name] for name in want)
 
     compiled, apart = jax.jit(answers, static_argnums=0), Apart(double)
 
     def evaluate(theta: np.ndarray, x: np.ndarray, groups: np.ndarray | None, want: tuple[str, ...]) -> tuple[Any, ...]:
-        return _summed(named, want, apart(lambda: compiled(want, theta, x, groups, data)))
+        # JAX (0.10) cannot trace on two threads at once ("Store occupied"), and XLA has threads of its own.
+        with _ONE_AT_A_TIME:
+            answered = apart(lambda: compiled(want, theta, x, groups, data))
+            return _summed(named, want, [np.asarray(answer) for answer in answered])
 
     def prior(draw: Callable[..., Any]) -> Callable[..., Any]:
         def mapped(theta: Any, z: Any) -> Any:
@@ -295,42 +364,49 @@ def torch_evaluate(named: Named) -> tuple[Callable[..., Any], Callable[..., Any]
     density = named.density(torch)
     vmap, grad = torch.func.vmap, torch.func.grad
     row = data if named.groups is None else {name: value[0] for name, value in data.items()}
-    zeros = [torch.zeros(n, dtype=dtype, device=device) for n in (named.params.free, named.latent.free)]
-    told = density(*zeros, row)
-    if not hasattr(told, "shape"):
+    told = density(*(layout.split(torch.zeros(layout.free, dtype=dtype, device=device)) for layout in (named.params, named.latent)), row)
+    if not hasattr(told, "is_floating_point"):
         raise ValueError(f"log_joint returned {type(told).__name__}; return a tensor of one number")
     named.refuse_unless_scalar(told.shape, "f" if told.is_floating_point() else str(told.dtype))
 
-    def over_rows(f: Callable[..., Any]) -> Callable[..., Any]:
-        particles = vmap(f, in_dims=(None, 0, None))
-        return particles if named.groups is None else vmap(particles, in_dims=(None, 0, 0))
+    def over_groups(f: Callable[..., Any]) -> Callable[..., Any]:
+        return f if named.groups is None else vmap(f, in_dims=(None, 0, 0))
+
+    def over_particles(f: Callable[..., Any]) -> Callable[..., Any]:
+        return vmap(f, in_dims=(None, 0, None))
+
+    def joined(parts: Any) -> Any:
+        return torch.cat(parts, dim=-1)
 
     def of_particles(theta: Any, x: Any, row: Any) -> Any:
-        return vmap(density, in_dims=(None, 0, None))(theta, x, row).sum()
-
-    def total(theta: Any, x: Any, data: Any) -> Any:
-        return over_rows(density)(theta, x, data).sum()
+        value = over_particles(density)(theta, x, row)
+        return value.sum(), value
 
     def evaluate(theta: np.ndarray, x: np.ndarray, groups: np.ndarray | None, want: tuple[str, ...]) -> tuple[Any, ...]:
-        at, z = tensor(theta), tensor(x)
-        chosen = data
+        whole = tensor(theta)
+        at, parts, chosen = named.params.split(whole), named.latent.split(tensor(x)), data
         if groups is not None:
             which = torch.from_numpy(groups).to(device)
             chosen = {name: value[which] for name, value in data.items()}
         found: dict[str, Any] = {}
-        of = [i for i, name in enumerate(("scores", "grad_x")) if name in want]
-        if of:
-            grads, value = over_rows(torch.func.grad_and_value(density, argnums=tuple(of)))(at, z, chosen)
-            found["log_density"] = value
-            found.update(zip([("scores", "grad_x")[i] for i in of], grads))
-        elif "log_density" in want:
-            found["log_density"] = over_rows(density)(at, z, chosen)
-        if "grad_theta" in want and named.groups is not None:
-            found["grad_theta"] = vmap(grad(of_particles), in_dims=(None, 0, 0))(at, z, chosen)
-        elif "grad_theta" in want:
-            found["grad_theta"] = grad(of_particles)(at, z, chosen)
+        if "grad_theta" in want:
+            grads, value = over_groups(grad(of_particles, argnums=(0, 1), has_aux=True))(at, parts, chosen)
+            found.update(log_density=value, grad_theta=joined(grads[0]), grad_x=joined(grads[1]))
+        elif "grad_x" in want and "scores" not in want:
+            grads, value = over_groups(grad(of_particles, argnums=1, has_aux=True))(at, parts, chosen)
+            found.update(log_density=value, grad_x=joined(grads))
+        elif "log_density" in want and "scores" not in want:
+            found["log_density"] = over_groups(over_particles(density))(at, parts, chosen)
+        if "scores" in want:
+            grads, value = over_groups(over_particles(torch.func.grad_and_value(density, argnums=(0, 1))))(at, parts, chosen)
+            found.update(log_density=value, scores=joined(grads[0]), grad_x=joined(grads[1]))
         if "hessian" in want:
-            found["hessian"] = torch.func.jacfwd(grad(total))(at, z, chosen)
+
+            def total(theta: Any) -> Any:
+                return over_groups(over_particles(density))(named.params.split(theta), parts, chosen).sum()
+
+            summed = torch.func.jacfwd(grad(total))(whole)
+            found["hessian"] = summed if named.groups is None else summed[None]
         answers = tuple(found[name].detach().cpu().numpy() for name in want)
         return _summed(named, want, answers)
 
@@ -349,13 +425,25 @@ def torch_evaluate(named: Named) -> tuple[Callable[..., Any], Callable[..., Any]
 
 
 def _summed(named: Named, want: Sequence[str], answers: Sequence[Any]) -> tuple[Any, ...]:
-    """Theta-gradients that came group by group, added up in double precision."""
-    if named.groups is None or "grad_theta" not in want:
+    """Theta-gradients and Hessians that came group by group, added up in double precision."""
+    if named.groups is None:
         return tuple(answers)
-    summed = list(answers)
-    i = list(want).index("grad_theta")
-    summed[i] = np.asarray(answers[i], dtype=np.float64).sum(axis=0)
-    return tuple(summed)
+    sums = ("grad_theta", "hessian")
+    return tuple(np.asarray(a, dtype=np.float64).sum(axis=0) if name in sums else a for name, a in zip(want, answers))
+
+
+def note_of_precision(model: Any) -> str | None:
+    """What is said where single precision cannot resolve the density of all data together."""
+    named = model._named
+    if named.groups is not None:
+        return None
+    start = np.zeros((1, named.latent.free))
+    (value,) = model._evaluate(np.asarray(model.start), start, None, ("log_density",))
+    value = np.asarray(value)
+    if value.dtype != np.float32 or not np.isfinite(value).all() or np.spacing(np.abs(value)).max() <= 0.01:
+        return None
+    remedy = "x64=True" if model._exact is not None else "data in double precision"
+    return f"the log density is about {value[0]:.2g} at the start, of which single precision resolves no more than {np.spacing(np.abs(value))[0]:.2g}; give {remedy}"
 
 
 def refuse_prior_of_constrained(named: Named) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
-from ._constraints import Real
+from ._constraints import Elementwise, Real, derivative
 from ._named import Named
-from ._result import Estimate, Fit, level_of
+from ._replicates import Replicates
+from ._result import Fit
+from ._told import Estimate, Told, digits, level_of
 
 
 class Latents:
@@ -67,7 +69,83 @@ class Latents:
         return f"Latents({self._name!r}, draws of shape {self.draws.shape})"
 
 
-class NamedFit(Fit):
+class _ByName(Told):
+    """Estimates by name, on their natural scale."""
+
+    model: Any
+
+    @property
+    def _as(self) -> Named:
+        return self.model._named
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The estimates by name, on their natural scale."""
+        return self._named_values(self._as.params.natural(self.theta_mean))
+
+    @property
+    def se(self) -> dict[str, Any]:  # type: ignore[override]
+        """Standard errors by name, on the natural scale, by the delta method (NaN where they are not known)."""
+        return self._spread("se", self.covariance)
+
+    @property
+    def mc_error(self) -> dict[str, Any]:  # type: ignore[override]
+        """Monte Carlo errors of :attr:`params` by name."""
+        return self._spread("mc_error", None)
+
+    def _spread(self, name: str, covariance: np.ndarray | None) -> dict[str, Any]:
+        """What is told of the first 1,000 parameters, on the natural scale, and NaN for others."""
+        layout, told, out = self._as.params, self._of_theta(name), {}
+        told = np.concatenate([told, np.full(layout.free - len(told), np.nan)])
+        for part_name, part in layout.parts.items():
+            own = layout.slices[part_name]
+            z = self.theta_mean[own]
+            if isinstance(part, Elementwise):
+                out[part_name] = (np.abs(derivative(lambda v: part.each(v, np), z)) * told[own]).reshape(part.shape)
+                continue
+            block = np.diag(told[own] ** 2) if covariance is None else covariance[own, own]
+            to = np.stack([derivative(lambda v: part.natural(v, np), z, e).reshape(-1) for e in np.eye(part.free)], axis=1)
+            out[part_name] = np.sqrt(np.einsum("ij,jk,ik->i", to, block, to)).reshape(part.shape)
+        return self._named_values(out)
+
+    @staticmethod
+    def _named_values(values: dict[str, Any]) -> dict[str, Any]:
+        return {name: float(value) if np.ndim(value) == 0 else np.asarray(value) for name, value in values.items()}
+
+    def conf_int(self, level: float | None = None) -> dict[str, np.ndarray]:  # type: ignore[override]
+        """Confidence intervals by name, with a last axis of length 2: made on a scale without bounds and mapped back.
+
+        Parameters
+        ----------
+        level : float, optional
+            Between 0 and 1; by default that of the fit, which is 0.95 unless it was given ``level``.
+        """
+        level = level_of(level, self._summary["level"])
+        width, out, errors, params = NormalDist().inv_cdf(0.5 + 0.5 * level), {}, self.se, self.params
+        for name, part in self._as.params.parts.items():
+            values, spread = np.ravel(params[name]), np.ravel(errors[name])
+            ends = np.stack([values, values], axis=1)
+            for link, where in part.links():
+                # What is fixed, as the first entry of a Cholesky factor, has no interval.
+                where = where[spread[where] != 0.0]
+                half = width * spread[where] * np.abs(derivative(link.to, values[where]))
+                middle = link.to(values[where])
+                ends[where] = np.stack([link.back(middle - half), link.back(middle + half)], axis=1)
+            out[name] = ends.reshape(*part.shape, 2)
+        return out
+
+    def _estimates(self) -> list[Estimate]:
+        rows, layout = [], self._as.params
+        values = (self.params, self.se, self.conf_int(), self.mc_error)
+        for name, part in layout.parts.items():
+            flat = [np.reshape(v[name], (len(layout.labels[name]), -1)) for v in values]
+            for label, value, error, ends, mc in zip(layout.labels[name], *flat):
+                if error[0] != 0.0 or math.isnan(error[0]):
+                    rows.append(Estimate(label, value[0], error[0], ends[0], ends[1], mc[0]))
+        return rows
+
+
+class NamedFit(_ByName, Fit):
     """A fit of a model with named parameters: :attr:`params`, :attr:`se` and the like are dicts of arrays.
 
     Numbers are on the natural scale; standard errors come there by the delta method, and intervals are made on a scale
@@ -88,82 +166,9 @@ class NamedFit(Fit):
     """
 
     @property
-    def _as(self) -> Named:
-        return self.model._named
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The estimates by name, on their natural scale."""
-        return self._named_values(self._as.params.natural(self.theta_mean))
-
-    @property
-    def se(self) -> dict[str, Any]:  # type: ignore[override]
-        """Standard errors by name, on the natural scale, by the delta method (NaN where they are not known)."""
-        return self._spread(self._free_covariance)
-
-    @property
-    def mc_error(self) -> dict[str, Any]:  # type: ignore[override]
-        """Monte Carlo errors of :attr:`params` by name."""
-        return self._spread(np.diag(self._padded("mc_error") ** 2))
-
-    @property
-    def _free_covariance(self) -> np.ndarray:
-        known = self.covariance
-        return np.diag(self._padded("se") ** 2) if known is None else known
-
-    def _padded(self, name: str) -> np.ndarray:
-        """What is told of the first 1,000 parameters, and NaN for others."""
-        told = self._of_theta(name)
-        return np.concatenate([told, np.full(self._as.params.free - len(told), np.nan)])
-
-    def _spread(self, covariance: np.ndarray) -> dict[str, Any]:
-        layout, out = self._as.params, {}
-        for name, part in layout.parts.items():
-            to, own = layout.derivative(name, self.theta_mean), layout.slices[name]
-            squares = np.einsum("ij,jk,ik->i", to, covariance[own, own], to)
-            out[name] = np.sqrt(squares).reshape(part.shape)
-        return self._named_values(out)
-
-    @staticmethod
-    def _named_values(values: dict[str, Any]) -> dict[str, Any]:
-        return {name: float(value) if np.ndim(value) == 0 else np.asarray(value) for name, value in values.items()}
-
-    def conf_int(self, level: float | None = None) -> dict[str, np.ndarray]:  # type: ignore[override]
-        """Confidence intervals by name, with a last axis of length 2: made on a scale without bounds and mapped back.
-
-        Parameters
-        ----------
-        level : float, optional
-            Between 0 and 1; by default that of the fit, which is 0.95 unless it was given ``level``.
-        """
-        level = level_of(level, self._summary["level"])
-        width, out, errors, params = NormalDist().inv_cdf(0.5 + 0.5 * level), {}, self.se, self.params
-        for name, part in self._as.params.parts.items():
-            ends = []
-            for value, error, link in zip(np.ravel(params[name]), np.ravel(errors[name]), part.links()):
-                if error == 0.0:
-                    ends.append((value, value))  # fixed, as the first entry of a Cholesky factor
-                    continue
-                slope = link.to(complex(value, 1e-30)).imag / 1e-30
-                middle, half = link.to(value), width * error * abs(slope)
-                ends.append((link.back(middle - half), link.back(middle + half)))
-            out[name] = np.array(ends, dtype=np.float64).reshape(*part.shape, 2)
-        return out
-
-    @property
     def latents(self) -> dict[str, Latents]:
         """The posterior of each named latent at the estimate."""
         return {name: Latents(self, name) for name in self._as.latent.parts}
-
-    def _estimates(self) -> list[Estimate]:
-        rows, layout = [], self._as.params
-        values = (self.params, self.se, self.conf_int(), self.mc_error)
-        for name, part in layout.parts.items():
-            flat = [np.reshape(v[name], (len(layout.labels[name]), -1)) for v in values]
-            for label, value, error, ends, mc in zip(layout.labels[name], *flat):
-                if error[0] != 0.0 or math.isnan(error[0]):
-                    rows.append(Estimate(label, value[0], error[0], ends[0], ends[1], mc[0]))
-        return rows
 
     def summary(self) -> str:
         """Estimates on their natural scale, then everything on the scale on which Motes works, as tables to print."""
@@ -175,13 +180,22 @@ class NamedFit(Fit):
         head = f"  {'parameter':{wide}}  {'estimate':>11}  {'std. error':>11}  {percent:>26}  {'MC error':>9}"
         lines = [head]
         for row in rows:
-            ends = f"{_digits(row.low)} to {_digits(row.high)}"
-            numbers = (_digits(row.value), _digits(row.se), ends, _digits(row.mc_error, 2))
+            ends = f"{digits(row.low, 4)} to {digits(row.high, 4)}"
+            numbers = (digits(row.value, 4), digits(row.se, 4), ends, digits(row.mc_error, 2))
             lines.append("  {:{}}  {:>11}  {:>11}  {:>26}  {:>9}".format(row.name, wide, *numbers))
         first, *rest = super().summary().strip("\n").split("\n")
         told = ["", first, "", *lines, "", "  on the scale without bounds, on which Motes works:", *rest, ""]
         return "\n".join(told) + "\n"
 
 
-def _digits(value: float, digits: int = 4) -> str:
-    return "-" if math.isnan(value) else f"{value:.{digits}g}"
+class NamedReplicates(_ByName, Replicates):
+    """Replicates of a model with named parameters: :attr:`params`, :attr:`se` and the like are dicts, as those of :class:`NamedFit`."""
+
+    @overload  # type: ignore[override]
+    def __getitem__(self, index: int) -> NamedFit: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[NamedFit]: ...
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._fits[index]

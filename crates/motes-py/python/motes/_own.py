@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, List, Mapping, Sequence
+from typing import Any, Callable, List, Mapping, Sequence, overload
 
 import numpy as np
 
 from . import _arrays, _named
+from ._constraints import Constraint
 from ._core import Problem, check as _check, trace_columns
+from ._pickled import Missing
 from ._registry import models
+
+
+#: The callables of a model.
+_PIECES = ("gradients", "log_density", "hessian", "statistics", "m_step", "prior")
 
 
 class Model:
@@ -103,18 +109,9 @@ class Model:
         default_step_size: float = 0.01,
         _named_as: _named.Named | None = None,
         _evaluate: Callable[..., Any] | None = None,
-        _block_rows: int | None = None,
     ) -> None:
         self.d_theta, self.d_x = _arrays.whole("d_theta", d_theta, 1), _arrays.whole("d_x", d_x, 1)
-        pieces = {
-            "gradients": gradients,
-            "log_density": log_density,
-            "hessian": hessian,
-            "statistics": statistics,
-            "m_step": m_step,
-            "prior": prior,
-        }
-        for piece, f in pieces.items():
+        for piece, f in zip(_PIECES, (gradients, log_density, hessian, statistics, m_step, prior)):
             if not callable(f) and (f is not None or piece == "gradients"):
                 raise ValueError(f"{piece} is {f!r}; give a callable")
             setattr(self, piece, f)
@@ -137,7 +134,7 @@ class Model:
             raise ValueError("groups and data_terms do not go together: mini-batches are of groups; leave data_terms out")
         self.scores = _arrays.flag("scores", scores)
         #: Parameters and latents by name, if the model has them.
-        self._named, self._evaluate, self._block_rows = _named_as, _evaluate, _block_rows
+        self._named, self._evaluate = _named_as, _evaluate
         self.start: list[float] | None = None
         if start is not None:
             given = _arrays.converted("start", start, "give a number for each parameter")
@@ -158,7 +155,41 @@ class Model:
             raise ValueError(f"default_step_size is {default_step_size}; give a positive number")
         self._statistics_len = 0 if statistics is None else _width(statistics, self.d_x, self.groups is not None)
         self._exact: Callable[[], Model] | None = None
+        self._recipe: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None = None
         self._problem = Problem.of_callables(self)
+
+    def __reduce__(self) -> Any:
+        if self._recipe is not None:
+            return _made, self._recipe
+        state = {key: value for key, value in vars(self).items() if key not in ("_problem", "_exact")}
+        return _revived, (type(self), state)
+
+    def _without_callables(self) -> "Model":
+        """The same as far as it can be known without them, for a fit that is read elsewhere."""
+        state = {**vars(self), "_exact": None, "_recipe": None}
+        state.update({piece: Missing(piece) for piece in (*_PIECES, "_evaluate") if state[piece] is not None})
+        if self._named is not None:
+            state["_named"] = self._named.described()
+        return _revived(type(self), state)
+
+    @overload
+    @classmethod
+    def from_jax(cls, log_joint: Callable[..., Any], d_theta: int, d_x: int, **options: Any) -> "Model": ...
+
+    @overload
+    @classmethod
+    def from_jax(
+        cls,
+        log_joint: Callable[..., Any],
+        *,
+        params: Mapping[str, Any],
+        latent: Any,
+        data: Mapping[str, Any] | None = ...,
+        groups: int | Sequence[Any] | None = ...,
+        coords: Mapping[str, Any] | None = ...,
+        x64: bool | None = ...,
+        **options: Any,
+    ) -> "NamedModel": ...
 
     @classmethod
     def from_jax(
@@ -170,7 +201,7 @@ class Model:
         params: Mapping[str, Any] | None = None,
         latent: Any = None,
         data: Mapping[str, Any] | None = None,
-        groups: int | Sequence[str] | None = None,
+        groups: int | Sequence[Any] | None = None,
         coords: Mapping[str, Any] | None = None,
         x64: bool | None = None,
         **options: Any,
@@ -224,7 +255,27 @@ class Model:
         """
         x64 = None if x64 is None else _arrays.flag("x64", x64)
         given = (log_joint, d_theta, d_x, params, latent, data, groups, coords)
-        return cls._derived(given, lambda named: _named.jax_evaluate(named, x64), options, jax=True)
+        model = cls._derived(given, lambda named: _named.jax_evaluate(named, x64), options, jax=True)
+        model._recipe = (cls.from_jax, given[:3], {**_by_name(given), "x64": x64, **options})
+        return model
+
+    @overload
+    @classmethod
+    def from_torch(cls, log_joint: Callable[..., Any], d_theta: int, d_x: int, **options: Any) -> "Model": ...
+
+    @overload
+    @classmethod
+    def from_torch(
+        cls,
+        log_joint: Callable[..., Any],
+        *,
+        params: Mapping[str, Any],
+        latent: Any,
+        data: Mapping[str, Any] | None = ...,
+        groups: int | Sequence[Any] | None = ...,
+        coords: Mapping[str, Any] | None = ...,
+        **options: Any,
+    ) -> "NamedModel": ...
 
     @classmethod
     def from_torch(
@@ -236,7 +287,7 @@ class Model:
         params: Mapping[str, Any] | None = None,
         latent: Any = None,
         data: Mapping[str, Any] | None = None,
-        groups: int | Sequence[str] | None = None,
+        groups: int | Sequence[Any] | None = None,
         coords: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> "Model":
@@ -259,7 +310,9 @@ class Model:
         True
         """
         given = (log_joint, d_theta, d_x, params, latent, data, groups, coords)
-        return cls._derived(given, _named.torch_evaluate, options, jax=False)
+        model = cls._derived(given, _named.torch_evaluate, options, jax=False)
+        model._recipe = (cls.from_torch, given[:3], {**_by_name(given), **options})
+        return model
 
     @classmethod
     def _derived(cls, given: tuple[Any, ...], of: Callable[..., Any], options: dict[str, Any], jax: bool) -> "Model":
@@ -282,6 +335,7 @@ class Model:
         if callable(options.get("prior")):
             _named.refuse_prior_of_constrained(named)
             options = {**options, "prior": prior(options["prior"])}
+
         def asked(*want: str) -> Callable[..., Any]:
             def call(theta: Any, x: Any, *groups: Any) -> Any:
                 answers = evaluate(theta, x, *(groups or (None,)), want)
@@ -289,7 +343,7 @@ class Model:
 
             return call
 
-        pieces = {
+        pieces: dict[str, Any] = {
             "gradients": asked("scores", "grad_x"),
             "log_density": asked("log_density"),
             "hessian": asked("hessian"),
@@ -297,8 +351,9 @@ class Model:
             "start": named.params.default(),
             "groups": None if named.groups is None else named.group_names,
         }
-        own = {"_named_as": named, "_evaluate": evaluate, "_block_rows": named.block_rows() if jax else None}
-        model = cls(named.params.free, named.latent.free, **pieces, **options, **own)
+        own: dict[str, Any] = {"_named_as": named, "_evaluate": evaluate}
+        kind = cls if issubclass(cls, NamedModel) else NamedModel
+        model = kind(named.params.free, named.latent.free, **pieces, **options, **own)
         # Differences tell little in single precision.
         model._exact = (lambda: cls._derived(given, lambda named: _named.jax_evaluate(named, True), options, True)) if jax else None
         return model
@@ -316,6 +371,27 @@ class Model:
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}, d_theta={self.d_theta}, d_x={self.d_x})"
+
+
+class NamedModel(Model):
+    """A :class:`Model` with named parameters and latents, made by :meth:`Model.from_jax` and :meth:`Model.from_torch`."""
+
+    _named: _named.Named
+
+    @property
+    def params(self) -> dict[str, Constraint]:
+        """The parameters and their constraints, by name."""
+        return dict(self._named.params.parts)
+
+    @property
+    def latent(self) -> dict[str, Constraint]:
+        """The latents of a group and their constraints, by name."""
+        return dict(self._named.latent.parts)
+
+    def __repr__(self) -> str:
+        parts = ["{" + ", ".join(f"{n!r}: {c!r}" for n, c in of.items()) + "}" for of in (self.params, self.latent)]
+        groups = "" if self.groups is None else f", groups={self.groups}"
+        return f"NamedModel({self.name!r}, params={parts[0]}, latent={parts[1]}{groups})"
 
 
 @dataclass(frozen=True)
@@ -386,6 +462,21 @@ def check_model(model: Any, seed: int = 0) -> Checks:
         return Checks(Check(*row) for row in _check(_problem(exact() if exact else model), _arrays.whole("seed", seed)))
     finally:
         _named.Apart.end()
+
+
+def _by_name(given: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(("params", "latent", "data", "groups", "coords"), given[3:]))
+
+
+def _made(how: Callable[..., Model], given: tuple[Any, ...], options: dict[str, Any]) -> Model:
+    return how(*given, **options)
+
+
+def _revived(cls: type[Model], state: dict[str, Any]) -> Model:
+    model = cls.__new__(cls)
+    vars(model).update({"_exact": None, **state})
+    model._problem = Problem.of_callables(model)
+    return model
 
 
 def _by_jax() -> tuple[Any, Any, Any]:

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
+
+from ._arrays import whole
 
 if TYPE_CHECKING:
     from ._generator import GeneratorFit
     from ._result import Fit
 
 
-def plot(fits: Sequence["Fit"], components: int = 4, coordinates: int = 6) -> Any:
-    """Theta over the steps on the left, marginal posteriors of latent coordinates on the right."""
+def _figure(width: float, height: float) -> Any:
+    """A figure that notebooks show, whether or not they were told of matplotlib; pyplot would keep it for ever."""
     from matplotlib.figure import Figure
 
+    class Shown(Figure):
+        """A figure that knows how notebooks show it."""
+
+        def _repr_png_(self) -> bytes:
+            picture = io.BytesIO()
+            self.savefig(picture, format="png", dpi=100)
+            return picture.getvalue()
+
+    return Shown(figsize=(width, height), layout="constrained")
+
+
+def plot(fits: Sequence["Fit"], components: int, coordinates: int) -> Any:
+    """Theta over the steps on the left, marginal posteriors of latent coordinates on the right."""
     first = fits[0]
+    components, coordinates = whole("components", components), whole("coordinates", coordinates)
     shown = min(components, first.theta_trace.shape[1])
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = _figure(11, 4)
     left, right = figure.subplots(1, 2)
     colors = [f"C{i}" for i in range(10)]
     for fit in fits:
@@ -26,7 +43,7 @@ def plot(fits: Sequence["Fit"], components: int = 4, coordinates: int = 6) -> An
             left.plot(fit.trace["k"], fit.theta_trace[:, i], color=colors[i % 10], lw=1, label=label)
     left.axvline(first.burn_in, color="0.6", ls=":", lw=1)
     left.set(xlabel="step", ylabel="theta", title=f"{first.model.name} by {first.settings['algorithm']}")
-    left.legend(frameon=False)
+    _legend(left, shown)
     draws = np.concatenate([fit.clouds if len(fit.clouds) else fit.particles for fit in fits])
     draws = draws.reshape(len(draws), -1)
     groups = first.group_names
@@ -39,16 +56,19 @@ def plot(fits: Sequence["Fit"], components: int = 4, coordinates: int = 6) -> An
             middles = 0.5 * (edges[1:] + edges[:-1])
             right.plot(middles, heights, color=colors[i % 10], lw=1.2, label=names[i])
     right.set(xlabel="x", ylabel="density", title="posterior of latent coordinates")
-    if latent:
-        right.legend(frameon=False, fontsize="small")
+    _legend(right, latent)
     return figure
+
+
+def _legend(axes: Any, entries: int) -> None:
+    """Beside the curves, never on them."""
+    if entries:
+        axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
 
 
 def plot_generator(fit: "GeneratorFit", count: int) -> Any:
     """The loss on the left; on the right training images above their reconstructions."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    figure = _figure(10, 3.2)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.6))
     left.plot(fit.trace["k"][1:], fit.loss, lw=1)
     left.set(xlabel="step", ylabel="loss", title=f"generator by {fit.settings['algorithm']}")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from functools import cached_property
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Sequence, overload
 
 import numpy as np
 
 from . import _core
 from ._arrays import flag, place
-from ._result import Asked, Fit, asked, columns_of_coefficients, tell_verdict
+from ._result import Asked, Fit, asked, tell_verdict
 from ._run import How, Step, attended, how_of, warn_of
+from ._told import Told
 
 
 def _known(values: Any) -> np.ndarray:
@@ -21,11 +21,11 @@ def _known(values: Any) -> np.ndarray:
     return np.array(values, dtype=np.float64)
 
 
-class Replicates(Sequence[Fit]):
+class Replicates(Told, Sequence[Fit]):
     """Several fits of one model that differ in seed and start: a sequence of :class:`Fit`, and what they come to together.
 
-    Estimates are those of the replicates that agree; if not all do, the verdict is ``disagree``, and the estimates are those
-    of the highest log-likelihood.
+    Estimates, standard errors, Monte Carlo errors and intervals are those of the replicates that agree; if not all do, the
+    verdict is ``disagree``, and the estimates are those of the highest log-likelihood.
 
     Examples
     --------
@@ -43,6 +43,9 @@ class Replicates(Sequence[Fit]):
         self._out = out
         #: The model that was fitted.
         self.model = self._fits[0].model
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._fits, self._count)
 
     @staticmethod
     def _inside(out: str | None, number: int) -> str | None:
@@ -70,13 +73,19 @@ class Replicates(Sequence[Fit]):
             if not fit.complete:
                 break
         fits += self._fits[len(fits) :]
-        result = Replicates(fits, self._count, self._out)
+        result = type(self)(fits, self._count, self._out)
         if self._out is not None:
             warn_of(_core.pool([fit._run for fit in fits], self._count, self._out, how.report)[1])
         return result
 
     def __len__(self) -> int:
         return len(self._fits)
+
+    @overload
+    def __getitem__(self, index: int) -> Fit: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Fit]: ...
 
     def __getitem__(self, index: Any) -> Any:
         return self._fits[index]
@@ -103,11 +112,6 @@ class Replicates(Sequence[Fit]):
         return [fit for fit, told in zip(self, self._summary["replicates"]["runs"]) if told["pooled"]]
 
     @property
-    def verdict(self) -> str:
-        """``ok`` if all replicates are and agree, ``disagree`` if they ended in different places, else what is wrong with one."""
-        return self._summary["diagnostics"]["verdict"]
-
-    @property
     def ok(self) -> bool:
         """Whether all replicates are complete, ``ok``, and agree."""
         return self.complete and self.verdict == "ok"
@@ -118,21 +122,14 @@ class Replicates(Sequence[Fit]):
         return np.array([fit.theta for fit in self])
 
     @property
+    def theta_names(self) -> list[str]:
+        """A name per parameter."""
+        return self[0].theta_names
+
+    @property
     def theta_mean(self) -> np.ndarray:
         """The estimate of theta: the mean over the replicates that agree."""
         return np.mean([fit.theta_mean for fit in self.agreeing], axis=0)
-
-    @property
-    def se(self) -> np.ndarray:
-        """The standard error of each parameter, for the first 1,000 (NaN where it is not known)."""
-        told = self._summary["theta"]
-        return _known(told["se"] or [math.nan] * len(told["names"]))
-
-    @property
-    def mc_error(self) -> np.ndarray:
-        """The Monte Carlo error of :attr:`theta_mean` (NaN where it is not known)."""
-        told = self._summary["theta"]
-        return _known(told["mc_error"] or [math.nan] * len(told["names"]))
 
     @property
     def loglik(self) -> np.ndarray:
@@ -210,11 +207,6 @@ class Replicates(Sequence[Fit]):
         tell_verdict(longer, strict)
         return longer
 
-    @property
-    def coefficients(self) -> dict[str, np.ndarray] | None:
-        """The coefficients of a regression over the replicates that agree; see :attr:`Fit.coefficients`."""
-        return columns_of_coefficients(self._summary["coefficients"])
-
     def predict_proba(self, X: Any, unknown: str | None = None) -> np.ndarray:
         """Class probabilities averaged over the replicates that agree; see :meth:`Fit.predict_proba`."""
         return np.mean([fit.predict_proba(X, unknown) for fit in self.agreeing], axis=0)
@@ -234,11 +226,11 @@ class Replicates(Sequence[Fit]):
             fit.save(os.path.join(where, f"r{number}"), report)
         warn_of(_core.pool([fit._run for fit in self], self._count, where, report)[1])
 
-    def plot(self, **options: Any) -> Any:
+    def plot(self, components: int = 4, coordinates: int = 6) -> Any:
         """As :meth:`Fit.plot`, with a line per replicate."""
         from ._plot import plot
 
-        return plot(self._fits, **options)
+        return plot(self._fits, components, coordinates)
 
     def to_arviz(self) -> Any:
         """Posterior draws of the latent variables at the estimate for ArviZ, replicates as chains.
@@ -255,5 +247,9 @@ class Replicates(Sequence[Fit]):
 
         return to_arviz(self._fits)
 
+    def _head(self) -> str:
+        """The replicates in a line."""
+        return f"{type(self).__name__}({len(self)} x {self[0]._head()})"
+
     def __repr__(self) -> str:
-        return f"Replicates({len(self)} x {self[0]._head()})"
+        return self._head()

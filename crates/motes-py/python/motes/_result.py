@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import html
 import io
 import json
 import math
 import os
 from functools import cached_property
-from statistics import NormalDist
-from typing import Any, Callable, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
 
 from . import _arrays, _core
 from ._arrays import finite, flag, place, whole
 from ._errors import VerdictError, VerdictWarning
+from ._pickled import packed, unpacked
+from ._registry import run_options
 from ._run import How, Ran, Step, attended, columns, how_of, warn, warn_of
-
-#: At most this many parameters are listed in a notebook.
-_LISTED = 50
+from ._told import Told, level_of
 
 #: A total of steps, a tolerance and a number of evaluations that a fit is to go on to.
 Asked = Tuple[Optional[int], Optional[float], Optional[int]]
@@ -32,26 +30,7 @@ def asked(steps: int | None, tolerance: float | None, max_evaluations: int | Non
     return total, nearer, None if max_evaluations is None else whole("max_evaluations", max_evaluations)
 
 
-class Estimate(NamedTuple):
-    """A row of the table of estimates."""
-
-    name: str
-    value: float
-    se: float
-    low: float
-    high: float
-    mc_error: float
-
-
-def level_of(level: float | None, own: float) -> float:
-    """The level of intervals: what is asked for, or the fit's own."""
-    level = own if level is None else finite("level", level)
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level is {level}; give a number between 0 and 1, such as 0.95")
-    return level
-
-
-class Fit(Ran):
+class Fit(Told, Ran):
     """A fitted model: estimates of theta with their standard errors, the cloud of particles, and how good they are.
 
     Made by :func:`fit` and :func:`load`. Shown by itself it is a table of the estimates.
@@ -69,10 +48,23 @@ class Fit(Ran):
     True
     """
 
+    #: Settings of a fit of this model alone.
+    _own_settings: tuple[str, ...] = ()
+
     def __init__(self, run: _core.Run, model: Any) -> None:
         self._run = run
         #: The model that was fitted.
         self.model = model
+
+    def __reduce__(self) -> Any:
+        return unpacked, packed(self)
+
+    def __copy__(self) -> "Fit":
+        return type(self)(self._run, self.model)
+
+    def __deepcopy__(self, _: Any) -> "Fit":
+        # Runs never change, and models are not changed.
+        return type(self)(self._run, self.model)
 
     @cached_property
     def _posterior(self) -> dict[str, np.ndarray]:
@@ -100,53 +92,6 @@ class Fit(Ran):
         return self._run.problem.shape()[2]
 
     @property
-    def se(self) -> np.ndarray:
-        """The standard error of each parameter, by Louis's identity, for the first 1,000 (NaN where it is not known)."""
-        return self._of_theta("se")
-
-    @property
-    def mc_error(self) -> np.ndarray:
-        """The Monte Carlo error of :attr:`theta_mean`: how far another seed may land (NaN where it is not known)."""
-        return self._of_theta("mc_error")
-
-    @property
-    def information_share(self) -> np.ndarray:
-        """How much of the information that complete data would hold about each parameter the data do hold."""
-        return self._of_theta("information_share")
-
-    @property
-    def covariance(self) -> np.ndarray | None:
-        """The covariance matrix of the estimate; None where it is not known, or above 200 parameters."""
-        matrix = self._summary["theta"]["covariance"]
-        return None if matrix is None else np.array(matrix, dtype=np.float64)
-
-    def _of_theta(self, name: str) -> np.ndarray:
-        told = self._summary["theta"]
-        return np.array(told[name] or [math.nan] * len(told["names"]), dtype=np.float64)
-
-    def conf_int(self, level: float | None = None) -> np.ndarray:
-        """Confidence intervals of the parameters, from their standard errors.
-
-        Parameters
-        ----------
-        level : float, optional
-            Between 0 and 1; by default that of the fit, which is 0.95 unless it was given ``level``.
-
-        Returns
-        -------
-        numpy.ndarray, shape (d_theta, 2)
-            The lower and the upper end of each; NaN where the standard error is not known.
-        """
-        own = self._summary["level"]
-        level = level_of(level, own)
-        told = self._summary["theta"]["interval"]
-        if level == own and told:
-            return np.array([[math.nan] * 2 if pair is None else pair for pair in told], dtype=np.float64)
-        half = NormalDist().inv_cdf(0.5 + 0.5 * level) * self.se
-        mean = self.theta_mean[: len(half)]
-        return np.column_stack([mean - half, mean + half])
-
-    @property
     def loglik(self) -> float:
         """The log-likelihood log p_theta(y) at the estimate (NaN where it is not to be had; :meth:`summary` says why).
 
@@ -168,15 +113,6 @@ class Fit(Ran):
     def bic(self) -> float:
         """The Bayesian criterion, d_theta log n - 2 loglik, where n counts groups, or rows where there is one group."""
         return self._of_likelihood("bic")
-
-    def _of_likelihood(self, name: str) -> float:
-        value = (self._summary["log_likelihood"] or {}).get(name)
-        return math.nan if value is None else value
-
-    @property
-    def verdict(self) -> str:
-        """``ok``, or what is the matter in a word; ``diagnostics["advice"]`` says what to do about it."""
-        return self._summary["diagnostics"]["verdict"]
 
     @property
     def ok(self) -> bool:
@@ -201,7 +137,7 @@ class Fit(Ran):
 
     @property
     def theta_trace(self) -> np.ndarray:
-        """Theta at each recorded step, shape (rows, d_theta)."""
+        """Theta at each recorded step, shape (rows, d_theta); the first 1,000 components where there are more."""
         return self._posterior["theta"]
 
     @property
@@ -246,16 +182,6 @@ class Fit(Ran):
         return self._summary["metrics"]
 
     @property
-    def coefficients(self) -> dict[str, np.ndarray] | None:
-        """The coefficients of a regression, the columns of coefficients.csv: ``pandas.DataFrame(fit.coefficients)`` is a table.
-
-        ``name``, ``mean``, ``sd``, ``low`` and ``high`` (the interval at the fit's level), ``total_sd`` with theta's uncertainty
-        and ``sign_probability`` are on the scale of the columns of X; those that begin with ``standardised_`` are for
-        features of mean 0 and standard deviation 1. Several classes have a column ``class``. None for other models.
-        """
-        return columns_of_coefficients(self._summary["coefficients"])
-
-    @property
     def test(self) -> dict[str, Any] | None:
         """How a classifier told test rows apart: ``confusion``, the corners of the ``roc`` curve, and ``calibration``."""
         return self._summary["test"]
@@ -267,9 +193,12 @@ class Fit(Ran):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that determined the run, named as in config.toml: ``motes.fit(model, **fit.settings)`` repeats it."""
-        told = self._summary["settings"]
-        return {name: value for name, value in told.items() if name not in ("model", "version")}
+        """Everything that was chosen for the run, named as in config.toml: ``motes.fit(model, **fit.settings)`` repeats it.
+
+        What was chosen for the model and its data belongs to ``fit.model``.
+        """
+        known = {*run_options(), *self._own_settings}
+        return {name: value for name, value in self._summary["settings"].items() if name.replace("-", "_") in known}
 
     @property
     def seconds(self) -> float:
@@ -419,8 +348,13 @@ class Fit(Ran):
             raise ValueError(f"X has features in row {row} that are too large to predict from; correct them")
         return probabilities, intervals.reshape(len(features), 2)
 
-    def plot(self, **options: Any) -> Any:
+    def plot(self, components: int = 4, coordinates: int = 6) -> Any:
         """Draws the trace of theta and the posterior of the first latent coordinates; needs matplotlib.
+
+        Parameters
+        ----------
+        components, coordinates : int
+            How many components of theta and how many latent coordinates.
 
         Returns
         -------
@@ -428,7 +362,7 @@ class Fit(Ran):
         """
         from ._plot import plot
 
-        return plot([self], **options)
+        return plot([self], components, coordinates)
 
     def to_arviz(self) -> Any:
         """Posterior draws of the latent variables at the estimate for ArviZ (0.x or 1.x); see :meth:`Replicates.to_arviz`."""
@@ -452,62 +386,6 @@ class Fit(Ran):
 
     def __str__(self) -> str:
         return self.summary() if self.complete else self._head()
-
-    def _estimates(self) -> list[Estimate]:
-        """What is known of each parameter that is listed."""
-        columns = (self.theta_names, self.theta_mean, self.se, *self.conf_int().T, self.mc_error)
-        return [Estimate(*row) for row in zip(*columns)]
-
-    def _repr_html_(self) -> str:
-        """The estimates as a table, for notebooks."""
-        rows, estimates = [], self._estimates()
-        for name, *numbers in estimates[:_LISTED]:
-            cells = "".join(f"<td>{_digits(number)}</td>" for number in numbers)
-            rows.append(f"<tr><th>{html.escape(name)}</th>{cells}</tr>")
-        if len(self.theta) > _LISTED:
-            rows.append(f"<tr><th>... and {len(self.theta) - _LISTED} more</th></tr>")
-        percent = f"{100 * self._summary['level']:g} %"
-        heads = ("parameter", "estimate", "std. error", f"{percent} from", "to", "MC error")
-        head = "".join(f"<th>{word}</th>" for word in heads)
-        notes = []
-        if not math.isnan(self.loglik):
-            told = f"log-likelihood {_digits(self.loglik)} (MC error {_digits(self.loglik_mc_error)})"
-            criteria = (("AIC", self.aic), ("BIC", self.bic))
-            notes.append(told + "".join(f", {name} {_digits(v)}" for name, v in criteria if not math.isnan(v)))
-        advice = self.diagnostics["advice"]
-        notes.append(f"verdict {self.verdict}" + ("" if advice is None else f": {advice}"))
-        lines = "".join(f"<div>{html.escape(note)}</div>" for note in notes)
-        return (
-            f"<div>{html.escape(self._head())}</div><table><thead><tr>{head}</tr></thead>"
-            f"<tbody>{''.join(rows)}</tbody></table>{lines}"
-        )
-
-
-def columns_of_coefficients(rows: list[dict[str, Any]] | None) -> dict[str, np.ndarray] | None:
-    """Columns of coefficients from the rows of a summary."""
-    if rows is None:
-        return None
-    columns: dict[str, list[Any]] = {}
-
-    def put(name: str, value: Any) -> None:
-        columns.setdefault(name, []).append(math.nan if value is None else value)
-
-    for row in rows:
-        if row["class"] is not None:
-            put("class", row["class"])
-        put("name", row["name"])
-        for prefix, effect in (("", row), ("standardised_", row["standardised"])):
-            low, high = effect["interval"] or (None, None)
-            for name, value in (("mean", effect["mean"]), ("sd", effect["sd"]), ("low", low), ("high", high)):
-                put(prefix + name, value)
-            put(prefix + "total_sd", effect["total_sd"])
-            if not prefix:
-                put("sign_probability", row["sign_probability"])
-    return {name: np.array(values) for name, values in columns.items()}
-
-
-def _digits(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.5g}"
 
 
 def tell_verdict(result: Any, strict: bool) -> None:

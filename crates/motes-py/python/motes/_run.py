@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import logging
 import math
 import os
 import re
@@ -19,6 +21,11 @@ from ._errors import DivergedError
 from ._own import Model
 from ._progress import Progress
 from ._registry import Option
+
+
+#: Tells when fits begin and how they end; nothing is shown unless somebody listens.
+_LOG = logging.getLogger("motes")
+_LOG.addHandler(logging.NullHandler())
 
 
 class Step(NamedTuple):
@@ -119,6 +126,7 @@ def attended(
 ) -> _core.Run:
     """Starts a run, shows its progress and tells how it ended."""
     how.tick = Progress(first, label) if progress else None
+    _LOG.info("%s%s: begins", label, model.name)
     try:
         run = start(how)
     except DivergedError as error:
@@ -131,6 +139,11 @@ def attended(
     finally:
         if how.tick is not None:
             how.tick.close()
+    told = json.loads(run.summary())
+    state = told["diagnostics"]["verdict"] if run.complete else "stopped, can be resumed"
+    _LOG.info("%s%s by %s: %s after %d steps and %.3g s", label, model.name, told["algorithm"], state, run.k, told["time"]["seconds"])
+    for note in run.notes:
+        _LOG.debug("%s%s: %s", label, model.name, note)
     warn_of(run.notes)
     if (run.interrupted or run.out_of_time) and not run.complete:
         place = f"sweep {run.k}" if run.steps is None else f"step {run.k} of {run.steps}"
