@@ -3,15 +3,17 @@
 
 use std::sync::{Arc, Mutex};
 
-use motes::model::{Draws, MStep};
+use motes::model::{Draws, Encoder, MStep, Scalar};
 use motes::sentence::foreign;
 use motes::settings::{InitParticles, MOST_PARAMETERS};
-use motes::{At, Gives, Model, ModelError, Real, Want};
+use motes::{At, Gives, LISTED, Model, ModelError, Real, Want};
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+
+use crate::network::{Network, SCALARS, StandardNormal};
 
 /// Numbers that particles and NumPy share.
 pub trait PyReal: Real + numpy::Element {
@@ -63,6 +65,8 @@ pub struct Callables {
     statistics: Option<Py<PyAny>>,
     m_step: Option<Py<PyAny>>,
     prior: Option<Py<PyAny>>,
+    /// What there is besides where the callables are those of a network.
+    pub network: Option<Network>,
     ndarray: Py<PyAny>,
     returned: Py<PyAny>,
 }
@@ -95,6 +99,7 @@ impl Callables {
             statistics: callable("statistics")?,
             m_step: callable("m_step")?,
             prior: callable("prior")?,
+            network: model.getattr_opt("_network")?.map(|of| Network::new(&of)).transpose()?,
             ndarray: model.py().import("numpy")?.getattr("ndarray")?.unbind(),
             returned: model.py().import("motes._arrays")?.getattr("returned")?.unbind(),
         })
@@ -142,6 +147,8 @@ impl Callables {
 pub struct Written {
     pub callables: Arc<Callables>,
     pub trouble: Trouble,
+    /// Whether the network's encoder is trained too: its parameters are then the last ones of theta.
+    pub encodes: bool,
 }
 
 /// A crossing into the interpreter.
@@ -245,6 +252,12 @@ fn shape_text(shape: &[usize]) -> String {
 }
 
 impl Written {
+    /// How many parameters its encoder has, if that is trained too.
+    fn phi(&self) -> usize {
+        let network = self.callables.network.as_ref().filter(|_| self.encodes);
+        network.map_or(0, |network| network.phi)
+    }
+
     /// Crosses into the interpreter; what is raised there is kept for the end of the run.
     fn cross(&self, f: impl FnOnce(&Crossing<'_, '_>) -> PyResult<()>) -> Result<(), ModelError> {
         Python::attach(|py| f(&Crossing { py, callables: &self.callables })).map_err(|raised| {
@@ -258,13 +271,15 @@ impl Written {
     fn ask<F: PyReal>(&self, f: &Py<PyAny>, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
         let c = &*self.callables;
         let shape = |last| c.shape(at.groups, at.x.len(), last);
-        let Want { log_density, grad_x, grad_theta, scores, hessian, .. } = want;
+        let Want { log_density, grad_x, grad_theta, scores, hessian, buffers, scalars, .. } = want;
         let names = [
             ("log_density", log_density.is_some()),
             ("grad_x", grad_x.is_some()),
             ("grad_theta", grad_theta.is_some()),
             ("scores", scores.is_some()),
             ("hessian", hessian.is_some()),
+            ("buffers", buffers.is_some()),
+            ("scalars", scalars.is_some()),
         ];
         self.cross(|py| {
             let names: Vec<&str> = names.iter().filter(|(_, asked)| *asked).map(|(name, _)| *name).collect();
@@ -273,8 +288,11 @@ impl Written {
             let all =
                 at.groups.len() == c.groups.unwrap_or(1) && at.groups.iter().zip(0..).all(|(g, i)| *g == i);
             let groups = (!all).then(|| py.numbers(at.groups));
-            let answers =
-                f.bind(py.py).call1((py.vector(at.theta), py.rows(at.groups, at.x)?, groups, names))?;
+            let (theta, x) = (py.vector(at.theta), py.rows(at.groups, at.x)?);
+            let answers = match &c.network {
+                Some(_) => f.bind(py.py).call1((theta, x, groups, names, py.vector(at.buffers)))?,
+                None => f.bind(py.py).call1((theta, x, groups, names))?,
+            };
             let mut answers = answers.cast::<PyTuple>()?.iter();
             let mut next =
                 || answers.next().ok_or_else(|| PyValueError::new_err("the model left a question open"));
@@ -285,13 +303,19 @@ impl Written {
                 py.copy("its gradient in the latents", &next()?, &shape(Some(c.d_x)), out)?;
             }
             if let Some(out) = grad_theta {
-                py.copy("its gradient in the parameters", &next()?, &[c.d_theta], out)?;
+                py.copy("its gradient in the parameters", &next()?, &[out.len()], out)?;
             }
             if let Some(out) = scores {
                 py.copy("its gradients in the parameters", &next()?, &shape(Some(c.d_theta)), out)?;
             }
             if let Some(out) = hessian {
                 py.copy("its Hessian in the parameters", &next()?, &[c.d_theta, c.d_theta], out)?;
+            }
+            if let Some(out) = buffers {
+                py.copy("the network's buffers", &next()?, &[out.len()], out)?;
+            }
+            if let Some(out) = scalars {
+                py.copy("what is traced of the network", &next()?, &[out.len()], out)?;
             }
             Ok(())
         })
@@ -304,7 +328,35 @@ impl<F: PyReal> Model<F> for Written {
     }
 
     fn d_theta(&self) -> usize {
-        self.callables.d_theta
+        self.callables.d_theta + self.phi()
+    }
+
+    fn buffers(&self) -> usize {
+        self.callables.network.as_ref().map_or(0, |network| network.buffers.len())
+    }
+
+    fn listed(&self) -> usize {
+        self.callables.theta_names.len().min(LISTED)
+    }
+
+    /// A network may normalise by all rows at hand.
+    fn whole_batch(&self) -> bool {
+        self.callables.network.is_some()
+    }
+
+    fn scalars(&self) -> &[Scalar] {
+        if self.callables.network.is_some() { &SCALARS } else { &[] }
+    }
+
+    fn finish_scalars(&self, rows: usize, sums: &mut [f64]) {
+        sums.iter_mut().for_each(|s| *s /= rows as f64);
+        if let [_, squares] = sums {
+            *squares = squares.sqrt();
+        }
+    }
+
+    fn encoder(&self) -> Option<&dyn Encoder<F>> {
+        self.encodes.then_some(self as _)
     }
 
     fn d_x(&self) -> usize {
@@ -334,7 +386,11 @@ impl<F: PyReal> Model<F> for Written {
 
     /// Nothing in most cases, so that blocks follow each other: the interpreter would let only one of them run at a time anyway.
     fn nanoseconds_per_row(&self) -> f64 {
-        if self.callables.block_rows.is_some() { 100.0 } else { 0.0 }
+        match &self.callables.network {
+            Some(_) => crate::network::NANOSECONDS,
+            None if self.callables.block_rows.is_some() => 100.0,
+            None => 0.0,
+        }
     }
 
     fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
@@ -382,12 +438,17 @@ impl<F: PyReal> Model<F> for Written {
 
     fn gives(&self) -> Gives {
         let c = &self.callables;
-        Gives { log_density: c.log_density.is_some(), scores: c.scores, hessian: c.hessian.is_some() }
+        // An encoder has a bound in its place.
+        Gives { log_density: c.log_density.is_some() && !self.encodes, scores: c.scores, hessian: c.hessian.is_some() }
     }
 
-    fn start(&self, _seed: u64, theta: &mut [f64], _buffers: &mut [f64]) {
-        if let Some(start) = &self.callables.start {
+    fn start(&self, _seed: u64, theta: &mut [f64], buffers: &mut [f64]) {
+        // That of a network goes on with its encoder.
+        if let Some(start) = self.callables.start.as_ref().and_then(|start| start.get(..theta.len())) {
             theta.copy_from_slice(start);
+        }
+        if let Some(network) = &self.callables.network {
+            buffers.copy_from_slice(&network.buffers);
         }
     }
 
@@ -412,7 +473,10 @@ impl<F: PyReal> Model<F> for Written {
     }
 
     fn prior(&self) -> Option<&dyn Draws<F>> {
-        self.callables.prior.as_ref().map(|_| self as _)
+        match &self.callables.network {
+            Some(_) => Some(&StandardNormal),
+            None => self.callables.prior.as_ref().map(|_| self as _),
+        }
     }
 }
 
@@ -441,14 +505,23 @@ impl<F: PyReal> MStep<F> for Written {
 impl<F: PyReal> Draws<F> for Written {
     fn map_normals(&self, theta: &[f64], groups: &[u32], x: &mut [F]) {
         let shape = self.callables.shape(groups, x.len(), Some(self.callables.d_x));
+        let (f, what) = match &self.callables.network {
+            Some(network) => (&network.encode, "the encoder"),
+            None => (&self.callables.prior, "prior"),
+        };
         let crossed = self.cross(|py| {
-            let arguments = py.arguments(At { groups, ..At::new(theta, x) }, false)?;
-            let value = call(&py.callables.prior, py.py, arguments)?;
-            py.copy("prior", &value, &shape, x)
+            let value = call(f, py.py, py.arguments(At { groups, ..At::new(theta, x) }, false)?)?;
+            py.copy(what, &value, &shape, x)
         });
         if crossed.is_err() {
-            x.fill(F::of(f64::NAN)); // the run ends before its first step
+            x.fill(F::of(f64::NAN)); // the run ends at its next step
         }
+    }
+}
+
+impl<F: PyReal> Encoder<F> for Written {
+    fn parameters(&self) -> usize {
+        self.phi()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use motes::Pool;
 use motes_app::Error;
 use motes_app::generator::Trained;
-use motes_app::generator::tasks::{Source, mixture};
+use motes_app::generator::tasks::{Source, mixture, mixture_of};
 use motes_models::generator::{self, Options, Search, Targets, inpaint};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -124,6 +124,27 @@ impl Painter {
         // A task that panicked has at worst left scratch space behind.
         self.trained.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+/// Latents to make data from, of particles whose labels repeat themselves.
+#[pyfunction]
+pub fn draw<'py>(
+    py: Python<'py>,
+    particles: PyReadonlyArray2<'py, f32>,
+    labels: Option<Vec<u8>>,
+    source: &str,
+    components: Option<usize>,
+    count: usize,
+    seed: u64,
+) -> PyResult<Flat<'py>> {
+    let source: Source = source.parse().map_err(value_error)?;
+    let particles = particles.as_array();
+    let (d_x, particles) = (particles.ncols(), particles.iter().copied().collect::<Vec<f32>>());
+    let known = || labels.clone().ok_or_else(|| "the data have no labels; give `labels`".into());
+    let drawn = py.detach(|| {
+        Ok(mixture_of(&particles, d_x, &known, source, components, seed)?.draw(count, seed))
+    });
+    Ok(drawn.map_err(failure)?.into_pyarray(py))
 }
 
 fn pool(threads: Option<usize>) -> Result<Pool, Error> {

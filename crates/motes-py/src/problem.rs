@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use motes::algorithms::{AUTO, PGD};
+use motes::algorithms::{AUTO, PGD, VAE};
 use motes::sentence::foreign;
 use motes::settings::{InitParticles, Preconditioner};
 use motes::{ALGORITHMS, Model, Pool, Real, Settings, memory};
@@ -13,7 +13,9 @@ use motes_app::{job, predict};
 use motes_models::data::{Column, Frame, ImageSet, LabelledRows, Values, Words};
 use motes_models::generator::Targets;
 use motes_models::options::{Flag, Kind as Looks, Setting, Table};
-use motes_models::registry::{self, Defaults, Entry, Error, Given, Precision, Predictor, ThetaRate};
+use motes_models::registry::{
+    self, Defaults, Entry, Error, Fitted, Given, Precision, Predictor, ThetaRate,
+};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde_json::Value;
@@ -263,7 +265,7 @@ impl Kind {
     /// Chooses the algorithm of a model of callables where nobody has: auto where it can be, else pgd, with a note that says why.
     pub fn choose(&self, config: &mut Config) -> Option<String> {
         let Kind::Written(callables) = self else { return None };
-        if config.run.algorithm.is_some() {
+        if config.run.algorithm.is_some() || callables.network.is_some() {
             return None;
         }
         let lacks = callables.lacks_for_auto(config.run.batch.is_some());
@@ -287,8 +289,23 @@ struct Own {
 }
 
 impl Own {
-    fn build<F: PyReal>(&self) -> Result<Arc<dyn Model<F>>, Error> {
-        Ok(Arc::new(Written { callables: self.callables.clone(), trouble: self.trouble.clone() }))
+    fn build<F: PyReal>(&self, settings: &Settings) -> Result<Arc<dyn Model<F>>, Error> {
+        let (callables, trouble) = (self.callables.clone(), self.trouble.clone());
+        if let Some(network) = &callables.network {
+            network.check::<F>(settings)?;
+        }
+        let encodes = callables.network.is_some() && settings.algorithm == &VAE;
+        Ok(Arc::new(Written { callables, trouble, encodes }))
+    }
+
+    /// Has a network show how far it has come.
+    fn shown(&self, dir: &Path, fitted: &Fitted<'_>, over: bool) -> Result<(), Error> {
+        let Some(network) = &self.callables.network else { return Ok(()) };
+        network.show(dir, fitted, over).map_err(|raised| {
+            let text = foreign(&raised).to_string();
+            self.trouble.lock().unwrap_or_else(|p| p.into_inner()).get_or_insert(raised);
+            text.into()
+        })
     }
 }
 
@@ -299,6 +316,9 @@ impl registry::Problem for Own {
 
     fn defaults(&self) -> Defaults {
         let c = &self.callables;
+        if let Some(network) = &c.network {
+            return network.defaults(c.default_step_size);
+        }
         let many = c.has_many_parameters();
         Defaults {
             algorithm: if c.lacks_for_auto(false).is_none() { &AUTO } else { &PGD },
@@ -320,7 +340,7 @@ impl registry::Problem for Own {
     }
 
     fn sha256(&self) -> Option<&str> {
-        None
+        self.callables.network.as_ref().map(|network| &*network.sha256)
     }
 
     fn notes(&self) -> &[String] {
@@ -331,12 +351,24 @@ impl registry::Problem for Own {
         None
     }
 
-    fn single(&self, _: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {
-        self.build()
+    fn single(&self, settings: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {
+        self.build(settings)
     }
 
-    fn double(&self, _: &Settings) -> Result<Arc<dyn Model<f64>>, Error> {
-        self.build()
+    fn double(&self, settings: &Settings) -> Result<Arc<dyn Model<f64>>, Error> {
+        self.build(settings)
+    }
+
+    fn shows_every(&self, settings: &Settings) -> u64 {
+        self.callables.network.as_ref().map_or(0, |network| network.epoch(settings))
+    }
+
+    fn show(&self, dir: &Path, _seed: u64, fitted: &Fitted<'_>) -> Result<(), Error> {
+        self.shown(dir, fitted, false)
+    }
+
+    fn leave(&self, dir: &Path, _seed: u64, fitted: &Fitted<'_>) -> Result<(), Error> {
+        self.shown(dir, fitted, true)
     }
 }
 

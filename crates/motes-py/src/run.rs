@@ -296,6 +296,11 @@ impl Run {
         of_either!(&self.precise, done => done.outcome.state.theta.clone())
     }
 
+    /// What the model remembers from step to step, after the last one.
+    fn buffers(&self) -> Vec<f64> {
+        of_either!(&self.precise, done => done.outcome.state.buffers.clone())
+    }
+
     /// The estimate of theta: its mean after burn-in, or what auto found; whole.
     fn theta_mean(&self) -> Option<Vec<f64>> {
         of_either!(&self.precise, done => match &done.outcome.state.auto {

@@ -12,6 +12,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import converted, flag, numbers, place, whole
+from ._decoder import DecoderFit, Decoding
 from ._generator import Generator, GeneratorFit
 from ._models import _Builtin
 from ._named import Apart
@@ -266,10 +267,10 @@ def fitted(
 ) -> Any:
     """Fits a model; the verdict is left to the caller to tell."""
     out = None if out is None else place("out", out)
-    generator = isinstance(model, Generator)
+    generator, decoder = isinstance(model, Generator), isinstance(model, Decoding)
     problem = _problem(model)
-    refuse_unknown("fit", settings, set(run_options()) | (_OF_GENERATOR if generator else set()))
-    settings = {"seed": 0, **settings}
+    refuse_unknown("fit", settings, set(run_options()) | (_OF_GENERATOR if generator else {"epochs"} if decoder else set()))
+    settings = {"seed": 0, **(model._settings(settings) if decoder else settings)}
     if generator:
         if isinstance(settings.get("step_size"), str) and settings["step_size"] == "auto":
             settings["step_size"] = None  # it has the command line's default
@@ -401,6 +402,6 @@ def resume(
 
 
 def _of_model(run: _core.Run, model: Any) -> Fit:
-    if isinstance(model, Generator):
-        return GeneratorFit(run, model)
+    if isinstance(model, (Generator, Decoding)):
+        return GeneratorFit(run, model) if isinstance(model, Generator) else DecoderFit(run, model)
     return NamedFit(run, model) if isinstance(model, Model) and model._named else Fit(run, model)
