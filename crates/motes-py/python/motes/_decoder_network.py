@@ -127,7 +127,7 @@ def summed(values: Tensor) -> Tensor:
 
 def numbers(tensor: Tensor, dtype: torch.dtype = torch.float64) -> np.ndarray:
     """The only way back from the device."""
-    return tensor.detach().to("cpu", dtype).numpy()
+    return tensor.detach().cpu().to(dtype).numpy()
 
 
 class Network:
@@ -145,6 +145,8 @@ class Network:
         self._phi = [] if encoder is None else _trained("encoder", encoder)
         self.device, self.dtype = self._weights[0].device, self._weights[0].dtype
         self.single = self.dtype != torch.float64
+        #: What sums are made in where precision matters: some devices have no double precision.
+        self.wide = torch.float32 if self.device.type == "mps" else torch.float64
         self._at_hand: tuple[np.ndarray | None, Tensor] | None = None
         self._buffers = list(module.buffers())
         self.random = self.normalises = False
@@ -152,8 +154,7 @@ class Network:
         self.threads = torch.get_num_threads()
         self._probe()
         self.d_theta, self.phi = (sum(p.numel() for p in part) for part in (self._weights, self._phi))
-        both = torch.cat([p.detach().flatten().double().cpu() for p in (*self._weights, *self._phi)])
-        self.start = both.tolist()
+        self.start = np.concatenate([numbers(p.flatten()) for p in (*self._weights, *self._phi)]).tolist()
         self.buffers: list[float] = self._moved(0).tolist() if self.two_modes else []
         self.encode = None if encoder is None else self._encode
         self.sha256 = hashlib.sha256(np.ascontiguousarray(data.detach().cpu().numpy())).hexdigest()
@@ -256,14 +257,13 @@ class Network:
         for p, part in zip(weights, flat.split([p.numel() for p in weights])):
             p.copy_(part.view(p.shape))
         if len(buffers):
-            flat = torch.from_numpy(buffers).to(self.device)
-            for buffer, part in zip(self._buffers, flat[1:].split([b.numel() for b in self._buffers])):
-                buffer.copy_(part.view(buffer.shape))
+            flat = torch.from_numpy(buffers[1:])
+            for buffer, part in zip(self._buffers, flat.split([b.numel() for b in self._buffers])):
+                buffer.copy_(part.view(buffer.shape).to(buffer.dtype))
 
     def _moved(self, passes: float) -> np.ndarray:
         """How often the network has been trained, by which its randomness is seeded, and all its buffers."""
-        first = torch.tensor([passes], dtype=torch.float64)
-        return torch.cat([first, *(b.detach().flatten().to("cpu", torch.float64) for b in self._buffers)]).numpy()
+        return np.concatenate([[passes], *(numbers(b.flatten()) for b in self._buffers)])
 
     def evaluate(
         self, theta: np.ndarray, x: np.ndarray, groups: np.ndarray | None, want: Sequence[str], buffers: np.ndarray
@@ -332,7 +332,7 @@ class Network:
         weights = [*self._weights, *self._phi]
         pair = [gradient, -torch.ones_like(divergence)]
         gradients = torch.autograd.grad([output, divergence], weights, pair, allow_unused=True)
-        return rows, float(divergence), numbers(_flat(gradients, weights))
+        return rows, float(numbers(divergence)), numbers(_flat(gradients, weights))
 
     def decoded(self, z: Tensor) -> Tensor:
         """The outputs of latents (data, particles, latent), with the same first axes."""

@@ -31,7 +31,7 @@ def log_joint(network: Network, z: Tensor, y: Tensor, seen: Tensor | None) -> tu
             if values.shape[2:] != y.shape[1:]:
                 raise ValueError("likelihood returns one number for each row; let it return one for each value, so that some can be missing")
             values = torch.where(seen.unsqueeze(1), values, torch.zeros_like(values))
-        rows = summed(values.double()) - 0.5 * leaf.double().square().sum(2)
+        rows = summed(values.to(network.wide)) - 0.5 * leaf.to(network.wide).square().sum(2)
         (gradient,) = torch.autograd.grad(rows.sum(), leaf)
     return rows.detach(), gradient
 
@@ -52,7 +52,7 @@ def best_latents(network: Network, y: Tensor, seen: Tensor | None, steps: int, s
 def _climb(network: Network, z: Tensor, y: Tensor, seen: Tensor | None, steps: int) -> Tensor:
     first, second = torch.zeros_like(z), torch.zeros_like(z)
     rate = torch.ones_like(z[..., 0])
-    best, best_z = torch.full_like(rate, -torch.inf, dtype=torch.float64), z
+    best, best_z = torch.full_like(rate, -torch.inf, dtype=network.wide), z
     level, bad, since = best, torch.zeros_like(rate), torch.zeros_like(rate)
     for k in range(1, steps + 1):
         value, gradient = log_joint(network, z, y, seen)
