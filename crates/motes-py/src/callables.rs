@@ -9,7 +9,7 @@ use motes::settings::{InitParticles, MOST_PARAMETERS};
 use motes::{At, Gives, LISTED, Model, ModelError, Real, Want};
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::call::PyCallArgs;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -261,6 +261,12 @@ impl Written {
     /// Crosses into the interpreter; what is raised there is kept for the end of the run.
     fn cross(&self, f: impl FnOnce(&Crossing<'_, '_>) -> PyResult<()>) -> Result<(), ModelError> {
         Python::attach(|py| f(&Crossing { py, callables: &self.callables })).map_err(|raised| {
+            let interrupted = |py: Python<'_>| {
+                raised.is_instance_of::<PyKeyboardInterrupt>(py) && self.callables.network.is_some()
+            };
+            if Python::attach(interrupted) {
+                return ModelError::Stopped;
+            }
             let text = raised.to_string();
             self.trouble.lock().unwrap_or_else(|p| p.into_inner()).get_or_insert(raised);
             ModelError::new(foreign(text))
@@ -268,7 +274,7 @@ impl Written {
     }
 
     /// Asks for everything at once; the callable gets the names of what is asked for and returns as many arrays.
-    fn ask<F: PyReal>(&self, f: &Py<PyAny>, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
+    fn ask<F: PyReal>(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
         let c = &*self.callables;
         let shape = |last| c.shape(at.groups, at.x.len(), last);
         let Want { log_density, grad_x, grad_theta, scores, hessian, buffers, scalars, .. } = want;
@@ -281,18 +287,29 @@ impl Written {
             ("buffers", buffers.is_some()),
             ("scalars", scalars.is_some()),
         ];
+        let names: Vec<&str> = names.iter().filter(|(_, asked)| *asked).map(|(name, _)| *name).collect();
+        // Most questions are about all groups in their order: then no data need be gathered.
+        let all = at.groups.len() == c.groups.unwrap_or(1) && at.groups.iter().zip(0..).all(|(g, i)| *g == i);
+        let groups = (!all).then(|| at.groups.to_vec());
+        let (theta, x, buffers_at) = (at.theta.to_vec(), at.x.to_vec(), at.buffers.to_vec());
+        let (asked, rows) = (self.callables.clone(), shape(Some(c.d_x)));
+        let call = move |py: Python<'_>| -> PyResult<Py<PyAny>> {
+            let f = asked.evaluate.as_ref().ok_or_else(|| PyValueError::new_err("there is nobody to ask"))?;
+            let theta = PyArray1::from_vec(py, theta);
+            let x = PyArray1::from_vec(py, x).reshape(rows)?;
+            let groups = groups.map(|g| PyArray1::from_iter(py, g.into_iter().map(i64::from)));
+            let names = PyTuple::new(py, names)?;
+            match &asked.network {
+                Some(_) => f.call1(py, (theta, x, groups, names, PyArray1::from_vec(py, buffers_at))),
+                None => f.call1(py, (theta, x, groups, names)),
+            }
+        };
+        let answers = match &c.network {
+            Some(network) => network.desk.call(call),
+            None => Python::attach(call),
+        };
         self.cross(|py| {
-            let names: Vec<&str> = names.iter().filter(|(_, asked)| *asked).map(|(name, _)| *name).collect();
-            let names = PyTuple::new(py.py, names)?;
-            // Most questions are about all groups in their order: then no data need be gathered.
-            let all =
-                at.groups.len() == c.groups.unwrap_or(1) && at.groups.iter().zip(0..).all(|(g, i)| *g == i);
-            let groups = (!all).then(|| py.numbers(at.groups));
-            let (theta, x) = (py.vector(at.theta), py.rows(at.groups, at.x)?);
-            let answers = match &c.network {
-                Some(_) => f.bind(py.py).call1((theta, x, groups, names, py.vector(at.buffers)))?,
-                None => f.bind(py.py).call1((theta, x, groups, names))?,
-            };
+            let answers = answers?.into_bound(py.py);
             let mut answers = answers.cast::<PyTuple>()?.iter();
             let mut next =
                 || answers.next().ok_or_else(|| PyValueError::new_err("the model left a question open"));
@@ -394,8 +411,8 @@ impl<F: PyReal> Model<F> for Written {
     }
 
     fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
-        if let Some(f) = &self.callables.evaluate {
-            return self.ask(f, at, want);
+        if self.callables.evaluate.is_some() {
+            return self.ask(at, want);
         }
         let Want { log_density, grad_x, grad_theta, scores, hessian, .. } = want;
         self.cross(|py| {
@@ -439,7 +456,11 @@ impl<F: PyReal> Model<F> for Written {
     fn gives(&self) -> Gives {
         let c = &self.callables;
         // An encoder has a bound in its place.
-        Gives { log_density: c.log_density.is_some() && !self.encodes, scores: c.scores, hessian: c.hessian.is_some() }
+        Gives {
+            log_density: c.log_density.is_some() && !self.encodes,
+            scores: c.scores,
+            hessian: c.hessian.is_some(),
+        }
     }
 
     fn start(&self, _seed: u64, theta: &mut [f64], buffers: &mut [f64]) {

@@ -97,14 +97,15 @@ impl Painter {
         let (signals, trouble) = (Signals::default(), Trouble::default());
         let search = Search { seed, steps, ..Search::default() };
         let count = (images.len() / seen.len()) as u64;
-        let (found, interrupted) = attended(py, &signals, (tick.as_ref(), Some(count)), &trouble, || {
-            let mut told = |done: usize| {
-                signals.k.store(done as u64, Ordering::Relaxed);
-                signals.flow()
-            };
-            let mut work = || inpaint(&mut *self.trained().decoder, &images, &seen, &search, &mut told);
-            Ok(pool(threads)?.install(&mut work))
-        });
+        let (found, interrupted) =
+            attended(py, &signals, (tick.as_ref(), Some(count)), &trouble, None, || {
+                let mut told = |done: usize| {
+                    signals.k.store(done as u64, Ordering::Relaxed);
+                    signals.flow()
+                };
+                let mut work = || inpaint(&mut *self.trained().decoder, &images, &seen, &search, &mut told);
+                Ok(pool(threads)?.install(&mut work))
+            });
         match raised(&trouble, found.map_err(failure))? {
             Some(found) => Ok(found.images.into_pyarray(py)),
             None if interrupted => Err(PyKeyboardInterrupt::new_err(())),
@@ -141,9 +142,8 @@ pub fn draw<'py>(
     let particles = particles.as_array();
     let (d_x, particles) = (particles.ncols(), particles.iter().copied().collect::<Vec<f32>>());
     let known = || labels.clone().ok_or_else(|| "the data have no labels; give `labels`".into());
-    let drawn = py.detach(|| {
-        Ok(mixture_of(&particles, d_x, &known, source, components, seed)?.draw(count, seed))
-    });
+    let drawn =
+        py.detach(|| Ok(mixture_of(&particles, d_x, &known, source, components, seed)?.draw(count, seed)));
     Ok(drawn.map_err(failure)?.into_pyarray(py))
 }
 

@@ -10,6 +10,8 @@ use motes_models::registry::{Defaults, Epochs, Error, Fitted, Precision, ThetaRa
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
+use crate::watch::Desk;
+
 /// Those that are worth it for networks.
 static ALGORITHMS: [&Algorithm; 4] = [&PGD, &ABP, &SHORT_RUN, &VAE];
 /// Passes over all data, and data in a batch, where nobody chooses.
@@ -46,6 +48,8 @@ pub struct Network {
     single: bool,
     /// Whether it needs two rows or more to normalise by.
     normalises: bool,
+    /// Where its calls are made while it is fitted.
+    pub desk: Desk,
     /// Writes what a run leaves, or what people want to look at on its way, into its directory.
     leave: Py<PyAny>,
 }
@@ -62,6 +66,7 @@ impl Network {
             data: get("count")?.extract()?,
             single: get("single")?.extract()?,
             normalises: get("normalises")?.extract()?,
+            desk: Desk::default(),
             leave: get("leave")?.unbind(),
         })
     }
@@ -93,7 +98,10 @@ impl Network {
             return Err("vae needs an inference network; make the decoder with encoder=...".into());
         }
         if self.single && size_of::<F>() > 4 {
-            return Err("the module computes in single precision; leave `precision` out, or train module.double()".into());
+            return Err(
+                "the module computes in single precision; leave `precision` out, or train module.double()"
+                    .into(),
+            );
         }
         let (m, batch) = (self.data, settings.batch.unwrap_or(self.data));
         if self.normalises && *particles == 1 && (m == 1 || batch == 1 || (batch > 0 && m % batch == 1)) {

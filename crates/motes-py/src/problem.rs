@@ -13,16 +13,14 @@ use motes_app::{job, predict};
 use motes_models::data::{Column, Frame, ImageSet, LabelledRows, Values, Words};
 use motes_models::generator::Targets;
 use motes_models::options::{Flag, Kind as Looks, Setting, Table};
-use motes_models::registry::{
-    self, Defaults, Entry, Error, Fitted, Given, Precision, Predictor, ThetaRate,
-};
+use motes_models::registry::{self, Defaults, Entry, Error, Fitted, Given, Precision, Predictor, ThetaRate};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde_json::Value;
 
 use crate::callables::{Callables, PyReal, Trouble, Written};
 use crate::errors::{exception, failure, in_python, not_found, value_error};
-use crate::watch::unless_interrupted;
+use crate::watch::{Desk, unless_interrupted};
 
 /// What a model is made of.
 #[derive(Clone)]
@@ -252,6 +250,14 @@ impl Kind {
         match self {
             Kind::Builtin(problem) => problem.name(),
             Kind::Written(callables) => &callables.name,
+        }
+    }
+
+    /// Where its calls are made while it is fitted, if not by whoever has something to ask.
+    pub fn desk(&self) -> Option<&Desk> {
+        match self {
+            Kind::Written(callables) => callables.network.as_ref().map(|network| &network.desk),
+            Kind::Builtin(_) => None,
         }
     }
 

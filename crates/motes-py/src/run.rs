@@ -625,7 +625,7 @@ where
         Watch { signals: &signals, callback, scalars, trouble: trouble.clone(), end, out_of_time: false };
     let steps = asked_for(&job);
     let (outcome, interrupted) =
-        attended(py, &signals, (how.tick.as_ref(), steps), &trouble, || -> Result<_, Error> {
+        attended(py, &signals, (how.tick.as_ref(), steps), &trouble, kind.desk(), || -> Result<_, Error> {
             let pool = Pool::new(how.threads)?;
             let stop = Stop(Some(&signals.stop));
             let mut outcome =
