@@ -258,6 +258,26 @@ impl Written {
         network.map_or(0, |network| network.phi)
     }
 
+    /// Has the network's encoder turn standard normals into draws.
+    fn encoded<F: PyReal>(
+        &self,
+        theta: &[f64],
+        groups: &[u32],
+        x: &mut [F],
+        shape: &[usize],
+    ) -> Result<(), ModelError> {
+        let Some(network) = &self.callables.network else { return Ok(()) };
+        let (asked, rows) = (self.callables.clone(), shape.to_vec());
+        let (theta, groups, z) = (theta.to_vec(), groups.to_vec(), x.to_vec());
+        let drawn = network.desk.call(move |py| {
+            let z = PyArray1::from_vec(py, z).reshape(rows)?;
+            let groups = PyArray1::from_iter(py, groups.into_iter().map(i64::from));
+            let encode = asked.network.as_ref().map_or(&None, |network| &network.encode);
+            Ok(call(encode, py, (PyArray1::from_vec(py, theta), z, groups))?.unbind())
+        });
+        self.cross(|py| py.copy("the encoder", &drawn?.into_bound(py.py), shape, x))
+    }
+
     /// Crosses into the interpreter; what is raised there is kept for the end of the run.
     fn cross(&self, f: impl FnOnce(&Crossing<'_, '_>) -> PyResult<()>) -> Result<(), ModelError> {
         Python::attach(|py| f(&Crossing { py, callables: &self.callables })).map_err(|raised| {
@@ -526,14 +546,13 @@ impl<F: PyReal> MStep<F> for Written {
 impl<F: PyReal> Draws<F> for Written {
     fn map_normals(&self, theta: &[f64], groups: &[u32], x: &mut [F]) {
         let shape = self.callables.shape(groups, x.len(), Some(self.callables.d_x));
-        let (f, what) = match &self.callables.network {
-            Some(network) => (&network.encode, "the encoder"),
-            None => (&self.callables.prior, "prior"),
+        let crossed = match self.callables.network.is_some() {
+            true => self.encoded(theta, groups, x, &shape),
+            false => self.cross(|py| {
+                let arguments = py.arguments(At { groups, ..At::new(theta, x) }, false)?;
+                py.copy("prior", &call(&py.callables.prior, py.py, arguments)?, &shape, x)
+            }),
         };
-        let crossed = self.cross(|py| {
-            let value = call(f, py.py, py.arguments(At { groups, ..At::new(theta, x) }, false)?)?;
-            py.copy(what, &value, &shape, x)
-        });
         if crossed.is_err() {
             x.fill(F::of(f64::NAN)); // the run ends at its next step
         }

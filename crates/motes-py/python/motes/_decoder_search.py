@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, Iterator
 
 import numpy as np
 import torch
@@ -11,8 +11,8 @@ from torch import Tensor
 from . import _core
 from ._decoder_network import Network, numbers, summed
 
-#: Data that are searched for together: the rest waits, so that memory stays small.
-_TOGETHER = 64
+#: Values of data that are searched for together: the rest waits, so that memory stays small.
+_TOGETHER = 1 << 16
 #: The paper's search: Adam from 4 starts, its rate halved on plateaus, given up after 50 steps without a better value.
 _STARTS, _GIVE_UP, _PATIENCE = 4, 50, 10
 #: What accept-reject steps of Langevin's kind do best with.
@@ -41,12 +41,16 @@ def best_latents(network: Network, y: Tensor, seen: Tensor | None, steps: int, s
     normals = _core.draw(np.zeros((1, network.latent), np.float32), None, "prior", None, len(y) * _STARTS, seed)
     starts = torch.from_numpy(normals).view(len(y), _STARTS, network.latent)
     found = []
-    for first in range(0, len(y), _TOGETHER):
-        part = slice(first, first + _TOGETHER)
+    for part in _parts(y):
         z = starts[part].to(network.device, network.dtype)
         found.append(_climb(network, z, y[part], None if seen is None else seen[part], steps))
-        told(min(first + _TOGETHER, len(y)))
+        told(min(part.stop, len(y)))
     return numbers(torch.cat(found))
+
+
+def _parts(y: Tensor) -> Iterator[slice]:
+    together = max(1, _TOGETHER // max(1, y[0].numel()))
+    return (slice(first, first + together) for first in range(0, len(y), together))
 
 
 def _climb(network: Network, z: Tensor, y: Tensor, seen: Tensor | None, steps: int) -> Tensor:
@@ -81,12 +85,11 @@ def draws(network: Network, y: Tensor, start: np.ndarray, particles: int, steps:
     """
     randomness = torch.Generator().manual_seed(seed)
     found = []
-    for first in range(0, len(y), _TOGETHER):
-        part = slice(first, first + _TOGETHER)
+    for part in _parts(y):
         z = torch.from_numpy(start[part]).to(network.device, network.dtype)
         z = z.unsqueeze(1).expand(-1, particles, -1).contiguous()
         found.append(_mala(network, z, y[part], steps, h, randomness))
-        told(min(first + _TOGETHER, len(y)))
+        told(min(part.stop, len(y)))
     return numbers(torch.cat(found))
 
 
