@@ -23,7 +23,7 @@ print(decoder)
 
 with tempfile.TemporaryDirectory() as place:  # name a directory of your own to keep it
     run = os.path.join(place, "digits")
-    fit = motes.fit(decoder, particles=2, batch=100, epochs=30, step_size=0.01, theta_rate=3e-3, out=run)
+    fit = motes.fit(decoder, particles=2, batch=100, epochs=30, step_size=0.005, theta_rate=3e-3, out=run)
     print(sorted(os.listdir(run)), sorted(os.listdir(os.path.join(run, "pictures"))))
 print(f"loss of a digit: {fit.loss[:10].mean():.0f} at first, {fit.loss[-10:].mean():.0f} at last")
 
@@ -35,5 +35,5 @@ filled = fit.inpaint(digits[:8], mask=hole, steps=200)
 error = np.mean((filled - digits[:8])[..., 10:22, 10:22] ** 2)
 blank = np.mean((digits[:8].mean() - digits[:8])[..., 10:22, 10:22] ** 2)
 print(f"mean squared error in the hole: {error:.3f}, and {blank:.3f} if it were grey")
-assert fit.loss[-10:].mean() < 0.5 * fit.loss[:10].mean()
+assert fit.loss[-10:].mean() < 0.6 * fit.loss[:10].mean()
 assert error < blank

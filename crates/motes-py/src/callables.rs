@@ -432,7 +432,9 @@ impl<F: PyReal> Model<F> for Written {
 
     fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
         if self.callables.evaluate.is_some() {
-            return self.ask(at, want);
+            // An encoder that was interrupted has drawn nothing.
+            let stopped = self.encodes && at.stop.is_set();
+            return if stopped { Err(ModelError::Stopped) } else { self.ask(at, want) };
         }
         let Want { log_density, grad_x, grad_theta, scores, hessian, .. } = want;
         self.cross(|py| {

@@ -145,7 +145,7 @@ enum Told {
 }
 
 /// Where the thread that waits for a run makes calls for the one that works: PyTorch's own threads serve the thread that it was
-/// first used on, and all others at a third of their speed.
+/// first used on at full speed, and all others at half of it or less.
 #[derive(Default)]
 pub struct Desk(Mutex<Option<Sender<Told>>>);
 
@@ -216,6 +216,8 @@ pub fn attended<T: Send>(
                         if let Err(error) = &told
                             && Python::attach(|py| error.is_instance_of::<PyKeyboardInterrupt>(py))
                         {
+                            // Before the other thread goes on.
+                            signals.stop.store(true, Ordering::Relaxed);
                             raised = Some(PyKeyboardInterrupt::new_err(()));
                         }
                         let _ = answer.send(told);

@@ -1,7 +1,10 @@
 """What a trained decoder can do, what it leaves, what it refuses, and that it assumes no device."""
 
 import json
+import os
+import signal
 import struct
+import time
 import zlib
 
 import numpy as np
@@ -216,6 +219,43 @@ def test_an_error_in_a_module_comes_back():
     decoder = motes.torch.Decoder(nn.Sequential(Fails(2, 3), nn.BatchNorm1d(3)), table(), latent=2)
     with pytest.raises(ZeroDivisionError, match="in the module"):
         paper(decoder, steps=2, particles=10, batch=20)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+@pytest.mark.parametrize("where", ["decoder", "encoder"])
+def test_ctrl_c_inside_a_module_gives_the_step_up_without_a_trace(where, tmp_path):
+    calls = 0
+
+    class Interrupts(nn.Module):
+        def forward(self, rows):
+            nonlocal calls
+            calls += 1
+            if calls == stop:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.5)
+            return rows
+
+    def made():
+        torch.manual_seed(0)
+        encoder = nn.Sequential(Interrupts() if where == "encoder" else nn.Identity(), nn.Linear(3, 4))
+        last = Interrupts() if where == "decoder" else nn.Identity()
+        return motes.torch.Decoder(nn.Sequential(small(), last), table(), latent=2, encoder=encoder)
+
+    stop, settings = -1, dict(algorithm="vae" if where == "encoder" else "pgd", steps=9, batch=20, burn_in=2)
+    whole = paper(made(), **settings)
+    decoder = made()
+    stop = calls + 7
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.warns(RuntimeWarning, match="interrupted after step . of 9"):
+            fit = paper(decoder, out=tmp_path / "run", report=False, **settings)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert 0 < fit.k < 9 and not fit.complete
+    resumed = motes.load(tmp_path / "run", made()).resume(progress=False)
+    for got in (fit.resume(progress=False), resumed):
+        np.testing.assert_array_equal(got.theta, whole.theta)
+        np.testing.assert_array_equal(got.particles, whole.particles)
 
 
 @pytest.mark.parametrize("norm", [False, True], ids=["plain", "batchnorm"])

@@ -55,6 +55,30 @@ def fit(
 
 @overload
 def fit(
+    model: Decoding,
+    algorithm: str | None = ...,
+    particles: int | None = ...,
+    steps: int | None = ...,
+    step_size: float | str | None = ...,
+    burn_in: int | None = ...,
+    seed: int | np.random.Generator | None = ...,
+    threads: int | None = ...,
+    callback: Callable[[Step], Any] | None = ...,
+    progress: bool = ...,
+    out: str | os.PathLike[str] | None = ...,
+    replicates: None = ...,
+    *,
+    callback_every: int = ...,
+    report: bool = ...,
+    budget: float | None = ...,
+    strict: bool = ...,
+    init: Any = ...,
+    **settings: Any,
+) -> DecoderFit: ...
+
+
+@overload
+def fit(
     model: Model | _Builtin,
     algorithm: str | None = ...,
     particles: int | None = ...,
@@ -137,7 +161,7 @@ def fit(
 
     Parameters
     ----------
-    model : Model, Hierarchical, LogisticRegression, MultinomialRegression, BayesianNeuralNetwork or Generator
+    model : Model, Hierarchical, LogisticRegression, MultinomialRegression, BayesianNeuralNetwork, Generator or motes.torch.Decoder
         The model with its data.
     algorithm : str, optional
         {algorithms}. Each says what it
