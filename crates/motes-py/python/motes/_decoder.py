@@ -78,8 +78,7 @@ class Decoding:
         network, dir = self._network, os.fspath(dir)
         network.set(theta, buffers)
         if over:
-            state = {name: value.detach().cpu().numpy() for name, value in network.module.state_dict().items()}
-            pictures.write(os.path.join(dir, "weights.safetensors"), pictures.safetensors(state))
+            pictures.write(os.path.join(dir, "weights.safetensors"), pictures.safetensors(network.state()))
         z = latents.reshape(-1, self.d_x)
         data, made = self._shown(len(z)), network.decode(z)
         if data.shape != made.shape:

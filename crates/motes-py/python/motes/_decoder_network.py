@@ -357,6 +357,11 @@ class Network:
         made = torch.cat([self.likelihood.mean(self.module(part)) for part in rows.split(_PART)])
         return numbers(made, torch.float32 if self.single else torch.float64)
 
+    def state(self) -> dict[str, np.ndarray]:
+        """The module's weights and buffers by name; NumPy has no bfloat16."""
+        named = self.module.state_dict().items()
+        return {name: numbers(value, torch.float32 if value.dtype == torch.bfloat16 else value.dtype) for name, value in named}
+
     def tensor(self, array: np.ndarray) -> Tensor:
         """An array on the module's device."""
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
