@@ -298,7 +298,7 @@ class Network:
             if gradient is None:
                 rows, (gradient,) = self._derived(z, y, True, False, False, buffers)
                 loss = rows if loss is None else loss
-            found["grad_x"] = numbers(gradient, z.dtype).astype(x.dtype, copy=False) - x
+            found["grad_x"] = numbers(gradient, _like(x)) - x
         if "scalars" in want:
             squares = _squares(x).sum()
             other = 0.5 * squares if other is None else other
@@ -373,7 +373,7 @@ class Network:
         mean, log_variance = self._gaussians(self._targets(groups))
         noise = torch.from_numpy(z).to(self.device, self.dtype)
         drawn = mean.unsqueeze(1) + (0.5 * log_variance).exp().unsqueeze(1) * noise
-        return numbers(drawn, torch.float32 if z.dtype == np.float32 else torch.float64)
+        return numbers(drawn, _like(z))
 
 
 def _trained(what: str, module: nn.Module) -> list[nn.Parameter]:
@@ -386,6 +386,11 @@ def _trained(what: str, module: nn.Module) -> list[nn.Parameter]:
 def _flat(gradients: Sequence[Tensor | None], weights: Sequence[Tensor]) -> Tensor:
     """Gradients in the weights one behind the other; one that nothing depends on is zero."""
     return torch.cat([(torch.zeros_like(w) if g is None else g).flatten() for g, w in zip(gradients, weights)])
+
+
+def _like(array: np.ndarray) -> torch.dtype:
+    """PyTorch's name of the precision of an array."""
+    return torch.float32 if array.dtype == np.float32 else torch.float64
 
 
 def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
