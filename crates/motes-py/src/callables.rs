@@ -3,15 +3,17 @@
 
 use std::sync::{Arc, Mutex};
 
-use motes::model::{Draws, MStep};
+use motes::model::{Draws, Encoder, MStep, Scalar};
 use motes::sentence::foreign;
 use motes::settings::{InitParticles, MOST_PARAMETERS};
-use motes::{At, Gives, Model, ModelError, Real, Want};
+use motes::{At, Gives, LISTED, Model, ModelError, Real, Want};
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::call::PyCallArgs;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+
+use crate::network::{Network, SCALARS, StandardNormal};
 
 /// Numbers that particles and NumPy share.
 pub trait PyReal: Real + numpy::Element {
@@ -61,6 +63,8 @@ pub struct Callables {
     statistics: Option<Py<PyAny>>,
     m_step: Option<Py<PyAny>>,
     prior: Option<Py<PyAny>>,
+    /// What there is besides where the callables are those of a network.
+    pub network: Option<Network>,
     ndarray: Py<PyAny>,
     returned: Py<PyAny>,
 }
@@ -92,6 +96,7 @@ impl Callables {
             statistics: callable("statistics")?,
             m_step: callable("m_step")?,
             prior: callable("prior")?,
+            network: model.getattr_opt("_network")?.map(|of| Network::new(&of)).transpose()?,
             ndarray: model.py().import("numpy")?.getattr("ndarray")?.unbind(),
             returned: model.py().import("motes._arrays")?.getattr("returned")?.unbind(),
         })
@@ -139,6 +144,8 @@ impl Callables {
 pub struct Written {
     pub callables: Arc<Callables>,
     pub trouble: Trouble,
+    /// Whether the network's encoder is trained too: its parameters are then the last ones of theta.
+    pub encodes: bool,
 }
 
 /// A crossing into the interpreter.
@@ -242,9 +249,41 @@ fn shape_text(shape: &[usize]) -> String {
 }
 
 impl Written {
+    /// How many parameters its encoder has, if that is trained too.
+    fn phi(&self) -> usize {
+        let network = self.callables.network.as_ref().filter(|_| self.encodes);
+        network.map_or(0, |network| network.phi)
+    }
+
+    /// Has the network's encoder turn standard normals into draws.
+    fn encoded<F: PyReal>(
+        &self,
+        theta: &[f64],
+        groups: &[u32],
+        x: &mut [F],
+        shape: &[usize],
+    ) -> Result<(), ModelError> {
+        let Some(network) = &self.callables.network else { return Ok(()) };
+        let (asked, rows) = (self.callables.clone(), shape.to_vec());
+        let (theta, groups, z) = (theta.to_vec(), groups.to_vec(), x.to_vec());
+        let drawn = network.desk.call(move |py| {
+            let z = PyArray1::from_vec(py, z).reshape(rows)?;
+            let groups = PyArray1::from_iter(py, groups.into_iter().map(i64::from));
+            let encode = asked.network.as_ref().map_or(&None, |network| &network.encode);
+            Ok(call(encode, py, (PyArray1::from_vec(py, theta), z, groups))?.unbind())
+        });
+        self.cross(|py| py.copy("the encoder", &drawn?.into_bound(py.py), shape, x))
+    }
+
     /// Crosses into the interpreter; what is raised there is kept for the end of the run.
     fn cross(&self, f: impl FnOnce(&Crossing<'_, '_>) -> PyResult<()>) -> Result<(), ModelError> {
         Python::attach(|py| f(&Crossing { py, callables: &self.callables })).map_err(|raised| {
+            let interrupted = |py: Python<'_>| {
+                raised.is_instance_of::<PyKeyboardInterrupt>(py) && self.callables.network.is_some()
+            };
+            if Python::attach(interrupted) {
+                return ModelError::Stopped;
+            }
             let text = raised.to_string();
             self.trouble.lock().unwrap_or_else(|p| p.into_inner()).get_or_insert(raised);
             ModelError::new(foreign(text))
@@ -252,26 +291,42 @@ impl Written {
     }
 
     /// Asks for everything at once; the callable gets the names of what is asked for and returns as many arrays.
-    fn ask<F: PyReal>(&self, f: &Py<PyAny>, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
+    fn ask<F: PyReal>(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
         let c = &*self.callables;
         let shape = |last| c.shape(at.groups, at.x.len(), last);
-        let Want { log_density, grad_x, grad_theta, scores, hessian, .. } = want;
+        let Want { log_density, grad_x, grad_theta, scores, hessian, buffers, scalars, .. } = want;
         let names = [
             ("log_density", log_density.is_some()),
             ("grad_x", grad_x.is_some()),
             ("grad_theta", grad_theta.is_some()),
             ("scores", scores.is_some()),
             ("hessian", hessian.is_some()),
+            ("buffers", buffers.is_some()),
+            ("scalars", scalars.is_some()),
         ];
+        let names: Vec<&str> = names.iter().filter(|(_, asked)| *asked).map(|(name, _)| *name).collect();
+        // Most questions are about all groups in their order: then no data need be gathered.
+        let all = at.groups.len() == c.groups.unwrap_or(1) && at.groups.iter().zip(0..).all(|(g, i)| *g == i);
+        let groups = (!all).then(|| at.groups.to_vec());
+        let (theta, x, buffers_at) = (at.theta.to_vec(), at.x.to_vec(), at.buffers.to_vec());
+        let (asked, rows) = (self.callables.clone(), shape(Some(c.d_x)));
+        let call = move |py: Python<'_>| -> PyResult<Py<PyAny>> {
+            let f = asked.evaluate.as_ref().ok_or_else(|| PyValueError::new_err("there is nobody to ask"))?;
+            let theta = PyArray1::from_vec(py, theta);
+            let x = PyArray1::from_vec(py, x).reshape(rows)?;
+            let groups = groups.map(|g| PyArray1::from_iter(py, g.into_iter().map(i64::from)));
+            let names = PyTuple::new(py, names)?;
+            match &asked.network {
+                Some(_) => f.call1(py, (theta, x, groups, names, PyArray1::from_vec(py, buffers_at))),
+                None => f.call1(py, (theta, x, groups, names)),
+            }
+        };
+        let answers = match &c.network {
+            Some(network) => network.desk.call(call),
+            None => Python::attach(call),
+        };
         self.cross(|py| {
-            let names: Vec<&str> = names.iter().filter(|(_, asked)| *asked).map(|(name, _)| *name).collect();
-            let names = PyTuple::new(py.py, names)?;
-            // Most questions are about all groups in their order: then no data need be gathered.
-            let all =
-                at.groups.len() == c.groups.unwrap_or(1) && at.groups.iter().zip(0..).all(|(g, i)| *g == i);
-            let groups = (!all).then(|| py.numbers(at.groups));
-            let answers =
-                f.bind(py.py).call1((py.vector(at.theta), py.rows(at.groups, at.x)?, groups, names))?;
+            let answers = answers?.into_bound(py.py);
             let mut answers = answers.cast::<PyTuple>()?.iter();
             let mut next =
                 || answers.next().ok_or_else(|| PyValueError::new_err("the model left a question open"));
@@ -282,13 +337,19 @@ impl Written {
                 py.copy("its gradient in the latents", &next()?, &shape(Some(c.d_x)), out)?;
             }
             if let Some(out) = grad_theta {
-                py.copy("its gradient in the parameters", &next()?, &[c.d_theta], out)?;
+                py.copy("its gradient in the parameters", &next()?, &[out.len()], out)?;
             }
             if let Some(out) = scores {
                 py.copy("its gradients in the parameters", &next()?, &shape(Some(c.d_theta)), out)?;
             }
             if let Some(out) = hessian {
                 py.copy("its Hessian in the parameters", &next()?, &[c.d_theta, c.d_theta], out)?;
+            }
+            if let Some(out) = buffers {
+                py.copy("the network's buffers", &next()?, &[out.len()], out)?;
+            }
+            if let Some(out) = scalars {
+                py.copy("what is traced of the network", &next()?, &[out.len()], out)?;
             }
             Ok(())
         })
@@ -301,7 +362,35 @@ impl<F: PyReal> Model<F> for Written {
     }
 
     fn d_theta(&self) -> usize {
-        self.callables.d_theta
+        self.callables.d_theta + self.phi()
+    }
+
+    fn buffers(&self) -> usize {
+        self.callables.network.as_ref().map_or(0, |network| network.buffers.len())
+    }
+
+    fn listed(&self) -> usize {
+        self.callables.theta_names.len().min(LISTED)
+    }
+
+    /// A network may normalise by all rows at hand.
+    fn whole_batch(&self) -> bool {
+        self.callables.network.is_some()
+    }
+
+    fn scalars(&self) -> &[Scalar] {
+        if self.callables.network.is_some() { &SCALARS } else { &[] }
+    }
+
+    fn finish_scalars(&self, rows: usize, sums: &mut [f64]) {
+        sums.iter_mut().for_each(|s| *s /= rows as f64);
+        if let [_, squares] = sums {
+            *squares = squares.sqrt();
+        }
+    }
+
+    fn encoder(&self) -> Option<&dyn Encoder<F>> {
+        self.encodes.then_some(self as _)
     }
 
     fn d_x(&self) -> usize {
@@ -328,14 +417,16 @@ impl<F: PyReal> Model<F> for Written {
         (n * self.callables.groups.unwrap_or(1)).min((MOST_COORDINATES / self.callables.d_x).max(1))
     }
 
-    /// Nothing, so that blocks follow each other: the interpreter would let only one of them run at a time anyway.
+    /// Nothing but for networks, so that blocks follow each other: the interpreter would let only one of them run at a time anyway.
     fn nanoseconds_per_row(&self) -> f64 {
-        0.0
+        self.callables.network.as_ref().map_or(0.0, |_| crate::network::NANOSECONDS)
     }
 
     fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
-        if let Some(f) = &self.callables.evaluate {
-            return self.ask(f, at, want);
+        if self.callables.evaluate.is_some() {
+            // An encoder that was interrupted has drawn nothing.
+            let stopped = self.encodes && at.stop.is_set();
+            return if stopped { Err(ModelError::Stopped) } else { self.ask(at, want) };
         }
         let Want { log_density, grad_x, grad_theta, scores, hessian, .. } = want;
         self.cross(|py| {
@@ -378,12 +469,21 @@ impl<F: PyReal> Model<F> for Written {
 
     fn gives(&self) -> Gives {
         let c = &self.callables;
-        Gives { log_density: c.log_density.is_some(), scores: c.scores, hessian: c.hessian.is_some() }
+        // An encoder has a bound in its place.
+        Gives {
+            log_density: c.log_density.is_some() && !self.encodes,
+            scores: c.scores,
+            hessian: c.hessian.is_some(),
+        }
     }
 
-    fn start(&self, _seed: u64, theta: &mut [f64], _buffers: &mut [f64]) {
-        if let Some(start) = &self.callables.start {
+    fn start(&self, _seed: u64, theta: &mut [f64], buffers: &mut [f64]) {
+        // That of a network goes on with its encoder.
+        if let Some(start) = self.callables.start.as_ref().and_then(|start| start.get(..theta.len())) {
             theta.copy_from_slice(start);
+        }
+        if let Some(network) = &self.callables.network {
+            buffers.copy_from_slice(&network.buffers);
         }
     }
 
@@ -408,7 +508,10 @@ impl<F: PyReal> Model<F> for Written {
     }
 
     fn prior(&self) -> Option<&dyn Draws<F>> {
-        self.callables.prior.as_ref().map(|_| self as _)
+        match &self.callables.network {
+            Some(_) => Some(&StandardNormal),
+            None => self.callables.prior.as_ref().map(|_| self as _),
+        }
     }
 }
 
@@ -437,14 +540,22 @@ impl<F: PyReal> MStep<F> for Written {
 impl<F: PyReal> Draws<F> for Written {
     fn map_normals(&self, theta: &[f64], groups: &[u32], x: &mut [F]) {
         let shape = self.callables.shape(groups, x.len(), Some(self.callables.d_x));
-        let crossed = self.cross(|py| {
-            let arguments = py.arguments(At { groups, ..At::new(theta, x) }, false)?;
-            let value = call(&py.callables.prior, py.py, arguments)?;
-            py.copy("prior", &value, &shape, x)
-        });
+        let crossed = match self.callables.network.is_some() {
+            true => self.encoded(theta, groups, x, &shape),
+            false => self.cross(|py| {
+                let arguments = py.arguments(At { groups, ..At::new(theta, x) }, false)?;
+                py.copy("prior", &call(&py.callables.prior, py.py, arguments)?, &shape, x)
+            }),
+        };
         if crossed.is_err() {
-            x.fill(F::of(f64::NAN)); // the run ends before its first step
+            x.fill(F::of(f64::NAN)); // the run ends at its next step
         }
+    }
+}
+
+impl<F: PyReal> Encoder<F> for Written {
+    fn parameters(&self) -> usize {
+        self.phi()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use motes::Pool;
 use motes_app::Error;
 use motes_app::generator::Trained;
-use motes_app::generator::tasks::{Source, mixture};
+use motes_app::generator::tasks::{Source, mixture, mixture_of};
 use motes_models::generator::{self, Options, Search, Targets, inpaint};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -97,14 +97,15 @@ impl Painter {
         let (signals, trouble) = (Signals::default(), Trouble::default());
         let search = Search { seed, steps, ..Search::default() };
         let count = (images.len() / seen.len()) as u64;
-        let (found, interrupted) = attended(py, &signals, (tick.as_ref(), Some(count)), &trouble, || {
-            let mut told = |done: usize| {
-                signals.k.store(done as u64, Ordering::Relaxed);
-                signals.flow()
-            };
-            let mut work = || inpaint(&mut *self.trained().decoder, &images, &seen, &search, &mut told);
-            Ok(pool(threads)?.install(&mut work))
-        });
+        let (found, interrupted) =
+            attended(py, &signals, (tick.as_ref(), Some(count)), &trouble, None, || {
+                let mut told = |done: usize| {
+                    signals.k.store(done as u64, Ordering::Relaxed);
+                    signals.flow()
+                };
+                let mut work = || inpaint(&mut *self.trained().decoder, &images, &seen, &search, &mut told);
+                Ok(pool(threads)?.install(&mut work))
+            });
         match raised(&trouble, found.map_err(failure))? {
             Some(found) => Ok(found.images.into_pyarray(py)),
             None if interrupted => Err(PyKeyboardInterrupt::new_err(())),
@@ -124,6 +125,26 @@ impl Painter {
         // A task that panicked has at worst left scratch space behind.
         self.trained.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+/// Latents to make data from, of particles whose labels repeat themselves.
+#[pyfunction]
+pub fn draw<'py>(
+    py: Python<'py>,
+    particles: PyReadonlyArray2<'py, f32>,
+    labels: Option<Vec<u8>>,
+    source: &str,
+    components: Option<usize>,
+    count: usize,
+    seed: u64,
+) -> PyResult<Flat<'py>> {
+    let source: Source = source.parse().map_err(value_error)?;
+    let particles = particles.as_array();
+    let (d_x, particles) = (particles.ncols(), particles.iter().copied().collect::<Vec<f32>>());
+    let known = || labels.clone().ok_or_else(|| "the data have no labels; give `labels`".into());
+    let drawn =
+        py.detach(|| Ok(mixture_of(&particles, d_x, &known, source, components, seed)?.draw(count, seed)));
+    Ok(drawn.map_err(failure)?.into_pyarray(py))
 }
 
 fn pool(threads: Option<usize>) -> Result<Pool, Error> {

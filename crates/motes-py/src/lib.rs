@@ -5,6 +5,7 @@
 mod callables;
 mod errors;
 mod generator;
+mod network;
 mod problem;
 mod run;
 mod watch;
@@ -16,7 +17,7 @@ mod _core {
     #[pymodule_export]
     use super::errors::in_python;
     #[pymodule_export]
-    use super::generator::Painter;
+    use super::generator::{Painter, draw};
     #[pymodule_export]
     use super::problem::{Problem, check, model_of, models};
     #[pymodule_export]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use motes::algorithms::{AUTO, PGD};
+use motes::algorithms::{AUTO, PGD, VAE};
 use motes::sentence::foreign;
 use motes::settings::{InitParticles, Preconditioner};
 use motes::{ALGORITHMS, Model, Pool, Real, Settings, memory};
@@ -13,14 +13,14 @@ use motes_app::{job, predict};
 use motes_models::data::{Column, Frame, ImageSet, LabelledRows, Values, Words};
 use motes_models::generator::Targets;
 use motes_models::options::{Flag, Kind as Looks, Setting, Table};
-use motes_models::registry::{self, Defaults, Entry, Error, Given, Precision, Predictor, ThetaRate};
+use motes_models::registry::{self, Defaults, Entry, Error, Fitted, Given, Precision, Predictor, ThetaRate};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde_json::Value;
 
 use crate::callables::{Callables, PyReal, Trouble, Written};
 use crate::errors::{exception, failure, in_python, not_found, value_error};
-use crate::watch::unless_interrupted;
+use crate::watch::{Desk, unless_interrupted};
 
 /// What a model is made of.
 #[derive(Clone)]
@@ -258,6 +258,14 @@ impl Kind {
         }
     }
 
+    /// Where its calls are made while it is fitted, if not by whoever has something to ask.
+    pub fn desk(&self) -> Option<&Desk> {
+        match self {
+            Kind::Written(callables) => callables.network.as_ref().map(|network| &network.desk),
+            Kind::Builtin(_) => None,
+        }
+    }
+
     /// How new rows are predicted, if they can be.
     pub fn predictor(&self) -> Option<Box<dyn Predictor>> {
         let Kind::Builtin(problem) = self else { return None };
@@ -268,7 +276,7 @@ impl Kind {
     /// Chooses the algorithm of a model of callables where nobody has: auto where it can be, else pgd, with a note that says why.
     pub fn choose(&self, config: &mut Config) -> Option<String> {
         let Kind::Written(callables) = self else { return None };
-        if config.run.algorithm.is_some() {
+        if config.run.algorithm.is_some() || callables.network.is_some() {
             return None;
         }
         let lacks = callables.lacks_for_auto(config.run.batch.is_some());
@@ -292,8 +300,23 @@ struct Own {
 }
 
 impl Own {
-    fn build<F: PyReal>(&self) -> Result<Arc<dyn Model<F>>, Error> {
-        Ok(Arc::new(Written { callables: self.callables.clone(), trouble: self.trouble.clone() }))
+    fn build<F: PyReal>(&self, settings: &Settings) -> Result<Arc<dyn Model<F>>, Error> {
+        let (callables, trouble) = (self.callables.clone(), self.trouble.clone());
+        if let Some(network) = &callables.network {
+            network.check::<F>(settings)?;
+        }
+        let encodes = callables.network.is_some() && settings.algorithm == &VAE;
+        Ok(Arc::new(Written { callables, trouble, encodes }))
+    }
+
+    /// Has a network show how far it has come.
+    fn shown(&self, dir: &Path, fitted: &Fitted<'_>, over: bool) -> Result<(), Error> {
+        let Some(network) = &self.callables.network else { return Ok(()) };
+        network.show(dir, fitted, over).map_err(|raised| {
+            let text = foreign(&raised).to_string();
+            self.trouble.lock().unwrap_or_else(|p| p.into_inner()).get_or_insert(raised);
+            text.into()
+        })
     }
 }
 
@@ -304,6 +327,9 @@ impl registry::Problem for Own {
 
     fn defaults(&self) -> Defaults {
         let c = &self.callables;
+        if let Some(network) = &c.network {
+            return network.defaults(c.default_step_size);
+        }
         let many = c.has_many_parameters();
         Defaults {
             algorithm: if c.lacks_for_auto(false).is_none() { &AUTO } else { &PGD },
@@ -325,7 +351,7 @@ impl registry::Problem for Own {
     }
 
     fn sha256(&self) -> Option<&str> {
-        None
+        self.callables.network.as_ref().map(|network| &*network.sha256)
     }
 
     fn notes(&self) -> &[String] {
@@ -336,12 +362,24 @@ impl registry::Problem for Own {
         None
     }
 
-    fn single(&self, _: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {
-        self.build()
+    fn single(&self, settings: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {
+        self.build(settings)
     }
 
-    fn double(&self, _: &Settings) -> Result<Arc<dyn Model<f64>>, Error> {
-        self.build()
+    fn double(&self, settings: &Settings) -> Result<Arc<dyn Model<f64>>, Error> {
+        self.build(settings)
+    }
+
+    fn shows_every(&self, settings: &Settings) -> u64 {
+        self.callables.network.as_ref().map_or(0, |network| network.epoch(settings))
+    }
+
+    fn show(&self, dir: &Path, _seed: u64, fitted: &Fitted<'_>) -> Result<(), Error> {
+        self.shown(dir, fitted, false)
+    }
+
+    fn leave(&self, dir: &Path, _seed: u64, fitted: &Fitted<'_>) -> Result<(), Error> {
+        self.shown(dir, fitted, true)
     }
 }
 

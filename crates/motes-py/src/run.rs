@@ -300,6 +300,11 @@ impl Run {
         of_either!(&self.precise, done => done.outcome.state.theta.clone())
     }
 
+    /// What the model remembers from step to step, after the last one.
+    fn buffers(&self) -> Vec<f64> {
+        of_either!(&self.precise, done => done.outcome.state.buffers.clone())
+    }
+
     /// The estimate of theta: its mean after burn-in, or what auto found; whole.
     fn theta_mean(&self) -> Option<Vec<f64>> {
         of_either!(&self.precise, done => match &done.outcome.state.auto {
@@ -624,7 +629,7 @@ where
         Watch { signals: &signals, callback, scalars, trouble: trouble.clone(), end, out_of_time: false };
     let steps = asked_for(&job);
     let (outcome, interrupted) =
-        attended(py, &signals, (how.tick.as_ref(), steps), &trouble, || -> Result<_, Error> {
+        attended(py, &signals, (how.tick.as_ref(), steps), &trouble, kind.desk(), || -> Result<_, Error> {
             let pool = Pool::new(how.threads)?;
             let stop = Stop(Some(&signals.stop));
             let mut outcome =

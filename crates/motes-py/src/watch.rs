@@ -1,7 +1,8 @@
 //! Who watches a run for Python: the callback, and the thread that listens for Ctrl-C.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use motes::auto::Stage;
@@ -134,41 +135,109 @@ pub fn unless_interrupted<T: Send + 'static>(
     })
 }
 
-/// Runs `work` on a thread of its own, without the GIL, while this one lets Python handle signals and show progress.
-/// Also returns whether Ctrl-C was pressed.
+/// A call into Python that somebody else is asked to make, and where the answer goes.
+type Call = (Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>, Sender<PyResult<Py<PyAny>>>);
+
+/// What the waiting thread hears.
+enum Told {
+    Over,
+    Call(Call),
+}
+
+/// Where the thread that waits for a run makes calls for the one that works: PyTorch's own threads serve the thread that it was
+/// first used on at full speed, and all others at half of it or less.
+#[derive(Default)]
+pub struct Desk(Mutex<Option<Sender<Told>>>);
+
+impl Desk {
+    /// Makes a call, on the thread that waits if there is one.
+    pub fn call(
+        &self,
+        f: impl FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send + 'static,
+    ) -> PyResult<Py<PyAny>> {
+        let Some(waiting) = self.open().clone() else { return Python::attach(f) };
+        let (answer, wait) = channel();
+        let stopped = || PyKeyboardInterrupt::new_err("nobody waits for the run any more");
+        waiting.send(Told::Call((Box::new(f), answer))).map_err(|_| stopped())?;
+        wait.recv().map_err(|_| stopped())?
+    }
+
+    fn open(&self) -> std::sync::MutexGuard<'_, Option<Sender<Told>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Says that the work is over, even if it panicked.
+struct Over<'a>(Sender<Told>, Option<&'a Desk>);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        if let Some(desk) = self.1 {
+            *desk.open() = None;
+        }
+        let _ = self.0.send(Told::Over);
+    }
+}
+
+/// Runs `work` on a thread of its own, without the GIL, while this one lets Python handle signals and show progress, and makes
+/// the calls that come to its desk. Also returns whether Ctrl-C was pressed.
 ///
 /// Python delivers signals to its main thread alone. If that one did the work, an interrupt would be raised inside a
-/// model's callable, in the middle of a step that could then not be resumed.
+/// model's callable, in the middle of a step that could then not be resumed. What is called at a desk is interrupted, too: those
+/// who ask there give up such a step without a trace.
 pub fn attended<T: Send>(
     py: Python<'_>,
     signals: &Signals,
     (tick, steps): (Option<&Py<PyAny>>, Option<u64>),
     trouble: &Trouble,
+    desk: Option<&Desk>,
     work: impl FnOnce() -> T + Send,
 ) -> (T, bool) {
-    py.detach(|| {
+    let (tell, wait) = channel();
+    py.detach(move || {
         std::thread::scope(|scope| {
-            let (done, wait) = channel();
-            scope.spawn(move || {
-                let _ = done.send(work());
+            if let Some(desk) = desk {
+                *desk.open() = Some(tell.clone());
+            }
+            let worker = scope.spawn(move || {
+                let _over = Over(tell, desk);
+                work()
             });
-            let mut interrupted = false;
+            let (mut interrupted, mut seen) = (false, Instant::now());
             loop {
+                let mut raised = None;
                 match wait.recv_timeout(INTERVAL) {
-                    Ok(result) => return (result, interrupted),
-                    Err(RecvTimeoutError::Disconnected) => panic!("the working thread has panicked"),
+                    Ok(Told::Over) | Err(RecvTimeoutError::Disconnected) => match worker.join() {
+                        Ok(result) => return (result, interrupted),
+                        Err(panic) => std::panic::resume_unwind(panic),
+                    },
+                    Ok(Told::Call((call, answer))) => {
+                        let told = Python::attach(call);
+                        if let Err(error) = &told
+                            && Python::attach(|py| error.is_instance_of::<PyKeyboardInterrupt>(py))
+                        {
+                            // Before the other thread goes on.
+                            signals.stop.store(true, Ordering::Relaxed);
+                            raised = Some(PyKeyboardInterrupt::new_err(()));
+                        }
+                        let _ = answer.send(told);
+                    }
                     Err(RecvTimeoutError::Timeout) => {}
                 }
-                let raised = Python::attach(|py| {
-                    py.check_signals()?;
-                    if let Some(tick) = tick {
-                        let error = f64::from_bits(signals.error.load(Ordering::Relaxed));
-                        let stage = signals.stage.load(Ordering::Relaxed);
-                        tick.call1(py, (signals.k.load(Ordering::Relaxed), steps, stage, error))?;
-                    }
-                    PyResult::Ok(())
-                });
-                if let Err(raised) = raised {
+                if seen.elapsed() >= INTERVAL {
+                    seen = Instant::now();
+                    let looked = Python::attach(|py| {
+                        py.check_signals()?;
+                        if let Some(tick) = tick {
+                            let error = f64::from_bits(signals.error.load(Ordering::Relaxed));
+                            let stage = signals.stage.load(Ordering::Relaxed);
+                            tick.call1(py, (signals.k.load(Ordering::Relaxed), steps, stage, error))?;
+                        }
+                        PyResult::Ok(())
+                    });
+                    raised = raised.or(looked.err());
+                }
+                if let Some(raised) = raised {
                     signals.stop.store(true, Ordering::Relaxed);
                     if Python::attach(|py| raised.is_instance_of::<PyKeyboardInterrupt>(py)) {
                         interrupted = true;

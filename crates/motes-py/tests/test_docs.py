@@ -17,8 +17,9 @@ MODULES = ["motes", *(f"motes.{m.name}" for m in pkgutil.iter_modules(motes.__pa
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
-    if name == "motes.sklearn":
-        pytest.importorskip("sklearn")
+    needs = {"motes.sklearn": "sklearn", "motes.torch": "torch", "motes._decoder_network": "torch", "motes._decoder_search": "torch"}
+    if name in needs:
+        pytest.importorskip(needs[name])
     module = importlib.import_module(name)
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     for test in doctest.DocTestFinder().find(module):

@@ -14,8 +14,9 @@ EXAMPLES = [p for p in sorted((ROOT / "examples" / "python").glob("*.py")) if p.
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
 def test_example(example, tmp_path):
-    if "jax" in example.read_text() and importlib.util.find_spec("jax") is None:
-        pytest.skip("needs JAX")
+    for package in ("jax", "torch"):
+        if package in example.read_text() and importlib.util.find_spec(package) is None:
+            pytest.skip(f"needs {package}")
     done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,7 @@ use motes::sentence::foreign_path;
 use motes_models::data::ImageSet;
 use motes_models::generator::{self, Decoder, NAME, Options, Targets, load_weights};
 
+use super::tasks::few_components;
 use crate::Error;
 use crate::config::Config;
 
@@ -70,7 +71,7 @@ impl Trained {
     /// The components of a mixture that the particles are enough for.
     pub fn few_components(&self) -> usize {
         let d_x = self.decoder.d_x();
-        (self.particles.len() / d_x / (2 * d_x)).clamp(1, 100)
+        few_components(self.particles.len() / d_x, d_x)
     }
 
     /// The images that it was trained on, as they are now.

@@ -143,15 +143,31 @@ pub fn mixture(
     components: Option<usize>,
     seed: u64,
 ) -> Result<Mixture, Error> {
+    mixture_of(&run.particles, run.decoder.d_x(), &|| run.labels(), source, components, seed)
+}
+
+/// The same for particles whose labels, which may have to be read, repeat themselves.
+pub fn mixture_of(
+    particles: &[f32],
+    d_x: usize,
+    labels: &dyn Fn() -> Result<Vec<u8>, Error>,
+    source: Source,
+    components: Option<usize>,
+    seed: u64,
+) -> Result<Mixture, Error> {
     check_components(source, components)?;
-    let (d_x, particles) = (run.decoder.d_x(), &run.particles);
     Ok(match source {
         Source::Prior => Mixture::prior(d_x),
         Source::Gaussian => Mixture::gaussian(particles, d_x)?,
-        Source::Labels => Mixture::by_label(particles, d_x, &run.labels()?)?,
+        Source::Labels => Mixture::by_label(particles, d_x, &labels()?)?,
         Source::Mixture => {
-            let components = components.unwrap_or_else(|| run.few_components());
+            let components = components.unwrap_or_else(|| few_components(particles.len() / d_x, d_x));
             Mixture::fitted(particles, d_x, components, seed)?
         }
     })
+}
+
+/// The components of a mixture that so many particles are enough for.
+pub fn few_components(particles: usize, d_x: usize) -> usize {
+    (particles / (2 * d_x)).clamp(1, 100)
 }

@@ -19,7 +19,8 @@ pub(super) fn as_csv(bytes: &[u8], name: &str, notes: &mut Vec<String>) -> Resul
         let problem = foreign(&problem);
         DataError(format!("{name} cannot be read as Parquet: {problem}; write it anew, or as CSV"))
     };
-    let reader = SerializedFileReader::new(Bytes::copy_from_slice(bytes)).map_err(|e| refused(e.to_string()))?;
+    let reader =
+        SerializedFileReader::new(Bytes::copy_from_slice(bytes)).map_err(|e| refused(e.to_string()))?;
     let about = reader.metadata().file_metadata();
     let columns = about.schema_descr().root_schema().get_fields();
     let cells = about.num_rows().max(0) as u128 * columns.len() as u128;

@@ -12,6 +12,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import converted, flag, numbers, place, whole
+from ._decoder import DecoderFit, Decoding
 from ._generator import Generator, GeneratorFit
 from ._models import _Builtin
 from ._named import Apart, note_of_precision
@@ -54,6 +55,30 @@ def fit(
     init: Any = ...,
     **settings: Unpack[OfGenerator],
 ) -> GeneratorFit: ...
+
+
+@overload
+def fit(
+    model: Decoding,
+    algorithm: Algorithm | None = ...,
+    particles: int | None = ...,
+    steps: int | None = ...,
+    step_size: float | str | None = ...,
+    burn_in: int | None = ...,
+    seed: int | np.random.Generator | None = ...,
+    threads: int | None = ...,
+    callback: Callable[[Step], Any] | None = ...,
+    progress: bool = ...,
+    out: Path | None = ...,
+    replicates: None = ...,
+    *,
+    callback_every: int = ...,
+    report: bool = ...,
+    budget: float | None = ...,
+    strict: bool = ...,
+    init: Any = ...,
+    **settings: Any,
+) -> DecoderFit: ...
 
 
 @overload
@@ -188,7 +213,7 @@ def fit(
 
     Parameters
     ----------
-    model : Model, Hierarchical, LogisticRegression, MultinomialRegression, BayesianNeuralNetwork or Generator
+    model : Model, Hierarchical, LogisticRegression, MultinomialRegression, BayesianNeuralNetwork, Generator or motes.torch.Decoder
         The model with its data.
     algorithm : str, optional
         {algorithms}. Each says what it
@@ -322,10 +347,10 @@ def fitted(
 ) -> Any:
     """Fits a model; the verdict is left to the caller to tell."""
     out = None if out is None else place("out", out)
-    generator = isinstance(model, Generator)
+    generator, decoder = isinstance(model, Generator), isinstance(model, Decoding)
     problem = _problem(model)
-    refuse_unknown("fit", settings, set(run_options()) | (_OF_GENERATOR if generator else set()))
-    settings = {"seed": 0, **settings}
+    refuse_unknown("fit", settings, set(run_options()) | (_OF_GENERATOR if generator else {"epochs"} if decoder else set()))
+    settings = {"seed": 0, **(model._settings(settings) if decoder else settings)}
     if generator:
         if isinstance(settings.get("step_size"), str) and settings["step_size"] == "auto":
             settings["step_size"] = None  # it has the command line's default
@@ -459,6 +484,8 @@ def resume(
 def _of_model(run: _core.Run, model: Any) -> Fit:
     if isinstance(model, Generator):
         return GeneratorFit(run, model)
+    if isinstance(model, Decoding):
+        return DecoderFit(run, model)
     return NamedFit(run, model) if isinstance(model, NamedModel) else Fit(run, model)
 
 

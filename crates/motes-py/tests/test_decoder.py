@@ -1,0 +1,200 @@
+"""Decoders of one's own in PyTorch, against closed forms and against the built-in generator."""
+
+import numpy as np
+import pytest
+from conftest import paper
+
+import motes
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+import motes.torch  # noqa: E402
+
+# Small networks are slower on several threads, above all if others want these.
+torch.set_num_threads(1)
+EIGENVALUES, H, CHAIN = np.array([4.0, 2.5, 0.5]), 0.1, 6
+
+
+def principal(count=256):
+    """Centred data whose sample covariance has exactly these eigenvalues, and its eigenvectors."""
+    random = np.random.default_rng(1)
+    white = random.normal(size=(count, 3))
+    white -= white.mean(axis=0)
+    white = np.linalg.qr(white)[0] * np.sqrt(count)
+    directions = np.linalg.qr(random.normal(size=(3, 3)))[0]
+    return (white * np.sqrt(EIGENVALUES) @ directions.T).astype(np.float32), directions
+
+
+class Line(nn.Module):
+    """q(x|y) = N(A y, diag(exp l)), which holds the exact posterior of a linear decoder with orthogonal columns."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean, self.log_variance = nn.Linear(3, 2, bias=False), nn.Parameter(torch.zeros(2))
+
+    def forward(self, y):
+        return self.mean(y), self.log_variance.expand(len(y), 2)
+
+
+def ppca(s):
+    """w^2 in the direction of eigenvalue s at the maximum of the likelihood."""
+    return s - 1
+
+
+def langevin(s):
+    """Where pgd and abp rest at step size h."""
+    return s / (1 + H * s / 2) - 1
+
+
+def short_run(s):
+    """Where short-run MCMC rests: the root of c s = v + c^2 w^2 s."""
+
+    def excess(w2):
+        p = 1 + w2
+        r = 1 - H * p
+        c, v = (1 - r**CHAIN) / p, r ** (2 * CHAIN) + 2 * H * (1 - r ** (2 * CHAIN)) / (1 - r * r)
+        return c * s - v - c * c * w2 * s
+
+    low, high = 0.0, 2.0 * s
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return low
+
+
+ROWS = {
+    "pgd": (3000, dict(particles=16, step_size=H), langevin, ppca),
+    "abp": (1000, dict(particles=16, step_size=H, transitions=CHAIN), langevin, ppca),
+    "short-run": (1000, dict(particles=16, step_size=H, transitions=CHAIN), short_run, langevin),
+    "vae": (4000, dict(particles=16, encoder_rate=0.01), ppca, langevin),
+}
+
+
+@pytest.mark.parametrize("algorithm", ROWS)
+def test_a_linear_decoder_comes_to_rest_where_it_must(algorithm):
+    steps, settings, expected, other = ROWS[algorithm]
+    data, directions = principal()
+    grams = []
+    for seed in range(4):
+        torch.manual_seed(seed)
+        module = nn.Linear(2, 3, bias=False)
+        decoder = motes.torch.Decoder(module, data, latent=2, sigma=1.0, encoder=Line())
+        rate = dict(theta_rate=(0.1 if algorithm == "vae" else 0.05) / len(data), preconditioner="none", batch=128, seed=seed)
+        fit = paper(decoder, algorithm, steps=steps, burn_in=steps // 3, **rate, **settings)
+        w = directions.T @ fit.theta_trace[steps // 3 :, :6].reshape(-1, 3, 2)
+        grams.append((w @ w.transpose(0, 2, 1)).mean(axis=0))
+    mean, error = np.mean(grams, axis=0), np.std(grams, axis=0, ddof=1) / np.sqrt(len(grams))
+    want = np.diag([expected(4.0), expected(2.5), 0.0])
+    size = np.sqrt(np.maximum(np.diag(want), 0.1))
+    tolerance = 5 * error + 0.02 * np.outer(size, size)  # few replicates: a t-distribution with 3 degrees of freedom
+    assert (error < 0.03 * np.outer(size, size)).all(), error
+    assert (abs(mean - want) < tolerance).all(), (mean, want, error)
+    # It can fail: another algorithm rests elsewhere.
+    apart = [abs(mean[i, i] - other(s)) / tolerance[i, i] for i, s in enumerate([4.0, 2.5])]
+    assert max(apart) > 1.5, apart
+
+
+def small(sizes=(2, 8, 3), norm=True, dropout=0.0, dtype=torch.float32, seed=0):
+    torch.manual_seed(seed)
+    layers = [nn.Linear(sizes[0], sizes[1])]
+    layers += [nn.BatchNorm1d(sizes[1])] if norm else []
+    layers += [nn.Tanh()] + ([nn.Dropout(dropout)] if dropout else [])
+    return nn.Sequential(*layers, nn.Linear(sizes[1], sizes[2])).to(dtype)
+
+
+def table(rows=40, columns=3, seed=0):
+    return np.random.default_rng(seed).uniform(size=(rows, columns)).astype(np.float32)
+
+
+LIKELIHOODS = {
+    "gaussian": dict(sigma=0.5),
+    "bernoulli": dict(likelihood="bernoulli"),
+    "rows": dict(likelihood=lambda output, y: -((output - y) ** 2).sum(1)),
+    "values": dict(likelihood=lambda output, y: -torch.abs(output - y) ** 1.5),
+}
+
+
+@pytest.mark.parametrize("norm", [False, True], ids=["plain", "batchnorm"])
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_gradients_are_those_of_the_log_density(likelihood, norm):
+    module = small(norm=norm, dtype=torch.float64)
+    decoder = motes.torch.Decoder(module, table().astype(float), latent=2, **LIKELIHOODS[likelihood])
+    checks = motes.check_model(decoder)
+    assert checks.ok and len(checks) >= 2, checks
+
+
+def same(a, b):
+    for name in ("theta", "particles", "loss"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+    for key, value in a.module.state_dict().items():
+        assert torch.equal(value.clone(), b.module.state_dict()[key]), key
+
+
+@pytest.mark.parametrize("algorithm", ["pgd", "abp", "short-run", "vae"])
+@pytest.mark.parametrize("kind", ["plain", "batchnorm", "dropout"])
+def test_a_fit_in_parts_is_the_same_fit(algorithm, kind, tmp_path):
+    def made():
+        module = small(norm=kind == "batchnorm", dropout=0.3 if kind == "dropout" else 0.0)
+        torch.manual_seed(1)
+        encoder = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 4))
+        return motes.torch.Decoder(module, table(), latent=2, sigma=0.5, encoder=encoder)
+
+    settings = dict(batch=16, theta_rate=1e-2, seed=3, burn_in=5)
+    decoder = made()
+    whole = paper(decoder, algorithm, steps=12, **settings)
+    start = np.array(decoder.start)[: len(whole.theta)]
+    assert not np.array_equal(whole.theta, start)
+    part = paper(made(), algorithm, steps=7, out=tmp_path / "run", report=False, **settings)
+    torch.rand(5)  # whatever others draw
+    # Another process would make the decoder anew.
+    same(motes.load(tmp_path / "run", made()).resume(12, progress=False), whole)
+    same(paper(made(), algorithm, steps=7, **settings).resume(12, progress=False), whole)
+    same(motes.fit(decoder, progress=False, **{**part.settings, "steps": 12}), whole)
+
+
+def test_data_and_modules_that_changed_are_refused(tmp_path):
+    paper(motes.torch.Decoder(small(), table(), latent=2), steps=3, out=tmp_path / "run", report=False)
+    with pytest.raises(ValueError, match="the data have changed"):
+        motes.load(tmp_path / "run", motes.torch.Decoder(small(), table(seed=1), latent=2))
+    other = motes.torch.Decoder(small((2, 9, 3)), table(), latent=2)
+    with pytest.raises(ValueError, match="fit"):
+        motes.load(tmp_path / "run", other)
+
+
+class Paper(nn.Module):
+    """The paper's network; its parameters come in the order of the built-in one's."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin, self.bn_lin = nn.Linear(64, 1024), nn.BatchNorm1d(1024)
+        self.up, self.bn_up = nn.ConvTranspose2d(4, 64, 5, 1, 2, bias=False), nn.BatchNorm2d(64)
+        parts = [(nn.Conv2d(64, 64, k, padding=k // 2), nn.BatchNorm2d(64)) for k in (5, 3, 5, 3)]
+        self.parts = nn.ModuleList(layer for pair in parts for layer in pair)
+        self.out = nn.ConvTranspose2d(64, 1, 4, 2, 1)
+
+    def forward(self, x):
+        gelu = nn.functional.gelu
+        h = gelu(self.bn_lin(self.lin(x))).view(-1, 4, 16, 16)
+        h = gelu(self.bn_up(self.up(h)))
+        for i in (0, 4):
+            r = gelu(self.parts[i + 1](self.parts[i](h)))
+            h = gelu(self.parts[i + 3](self.parts[i + 2](r))) + h
+        return torch.tanh(self.out(h))
+
+
+@pytest.mark.parametrize("algorithm", ["pgd", "short-run"])
+def test_the_papers_network_follows_the_built_in_one(algorithm):
+    built_in = motes.Generator.mnist(12)
+    particles = 2 if algorithm == "pgd" else 1
+    settings = dict(particles=particles, batch=6, step_size=1e-4, seed=5)
+    if algorithm != "pgd":
+        settings["transitions"] = 2
+    start = paper(built_in, algorithm, steps=1, theta_rate=1e-300, **settings).theta
+    decoder = motes.torch.Decoder(Paper(), built_in.images, latent=64, sigma=0.01)
+    # The same noise: they differ by rounding alone, which the first steps of RMSProp make larger.
+    fits = [paper(m, algorithm, steps=5, init_theta=start, theta_rate=1e-4, **settings) for m in (built_in, decoder)]
+    np.testing.assert_allclose(fits[1].loss[:1], fits[0].loss[:1], rtol=1e-5)
+    np.testing.assert_allclose(fits[1].loss, fits[0].loss, rtol=2e-3)
+    assert abs(fits[0].loss / fits[0].loss[0] - 1).max() > 0.02
+    np.testing.assert_allclose(fits[1].particles, fits[0].particles, rtol=0, atol=0.2 * np.abs(fits[0].particles).max())
