@@ -28,7 +28,7 @@ pub struct Settings {
     pub particles: usize,
     /// The number of steps K.
     pub steps: u64,
-    /// Steps left out of the averages, k_b of eq. estimators.
+    /// Steps left out of the averages, k_b of eq. 13.
     pub burn_in: u64,
     /// The step size h.
     pub step_size: f64,

@@ -129,7 +129,7 @@ pub struct ThetaSummary {
     /// theta_K.
     #[serde(deserialize_with = "numbers")]
     pub last: Vec<f64>,
-    /// theta-bar of eq. estimators.
+    /// theta-bar of eq. 13.
     #[serde(default, deserialize_with = "maybe_numbers")]
     pub mean: Option<Vec<f64>>,
     /// The standard error of the estimate, by Louis's identity; empty where it is not known.

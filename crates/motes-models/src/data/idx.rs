@@ -236,7 +236,7 @@ pub struct TaskOptions {
 }
 
 impl Default for TaskOptions {
-    /// The task of Sec. bnn: a thousand 4s and 9s, 800 of them to train on.
+    /// The task of Sec. 3.2: a thousand 4s and 9s, 800 of them to train on.
     fn default() -> Self {
         TaskOptions { classes: vec![4, 9], subsample: Some(1000), seed: 0, test_fraction: 0.2, split_seed: 0 }
     }
