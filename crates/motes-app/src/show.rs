@@ -229,7 +229,7 @@ fn each(out: &mut String, runs: &[ReplicateSummary]) {
 fn likelihood(l: &LikelihoodSummary) -> String {
     let Some(value) = l.value else {
         let why = l.why_not.as_deref().unwrap_or("it is not finite");
-        return format!("log-likelihood not to be had: {}", printable(why));
+        return format!("log-likelihood not available: {}", printable(why));
     };
     let error = l.mc_error.unwrap_or(f64::NAN);
     let decimals = decimals_for(error).min(3);

@@ -470,7 +470,7 @@ impl Summary {
     fn check(&self) -> Result<(), String> {
         let (theta, d) = (&self.theta, &self.diagnostics);
         if !(self.level > 0.0 && self.level < 1.0) {
-            return Err(format!("level is {:e}, which is no share", self.level));
+            return Err(format!("level is {:e}, which is not a share", self.level));
         }
         let listed = theta.names.len();
         let mut lists = vec![

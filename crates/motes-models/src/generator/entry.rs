@@ -255,7 +255,7 @@ impl Images {
         }
         if *algorithm != &PGD && self.batchnorm() == BatchNorm::OnePass {
             return Err(format!(
-                "`batchnorm=one-pass` is a variant of pgd, which {algorithm} has no use for; use two-pass"
+                "`batchnorm=one-pass` is a variant of pgd, which {algorithm} does not take; use two-pass"
             )
             .into());
         }

@@ -167,17 +167,17 @@ impl Regression {
                 "the classes {a} and {b} are separated: some weights tell all rows to train on apart, so that larger ones always fit better"
             ));
             boundary = Some(format!(
-                "the classes {a} and {b} are separated, so that larger weights always fit better and the likelihood of log_variance hardly changes towards infinity; predictions can be used: fix the variance with `learn=mean` and `prior-variance`, or give more rows"
+                "the classes {a} and {b} are separated, so larger weights always fit better and the likelihood hardly changes as log_variance goes to infinity; predictions can be used: fix the variance with `learn=mean` and `prior-variance`, or give more rows"
             ));
         }
         let centred = prepared.moments.is_some() && prior.intercept;
         if centred && prior.learn != Learn::Mean && train.weights.is_none() && !has_signal(&train) {
             notes.push(
-                "the features tell the classes apart no better than chance would: the likelihood falls as the weights' variance leaves 0, so that log_variance may have no maximum"
+                "the features tell the classes apart no better than chance: the likelihood falls as the variance of the weights leaves 0, so log_variance may have no maximum"
                     .into(),
             );
             boundary = Some(
-                "the features tell the classes apart no better than chance would, so that the likelihood has a maximum at a variance of 0 and log_variance goes to minus infinity; predictions can be used, and are those of an intercept alone: give other features"
+                "the features tell the classes apart no better than chance, so the likelihood has its maximum at a variance of 0 and log_variance goes to minus infinity; predictions can be used, and are those of an intercept alone: give other features"
                     .into(),
             );
         }
