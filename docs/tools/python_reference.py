@@ -55,10 +55,10 @@ def signature(thing: object) -> str:
 
 
 def members(kind: type) -> "list[tuple[str, object]]":
-    """What a class of ours shows, in the order in which it is written, that of its bases first."""
+    """What a class of ours shows, with what private bases add to it; public ones have entries of their own."""
     found: "dict[str, object]" = {}
     for base in reversed(kind.__mro__):
-        if base.__module__.startswith("motes"):
+        if base is kind or (base.__module__.startswith("motes") and base.__name__.startswith("_")):
             found.update({n: v for n, v in vars(base).items() if not n.startswith("_")})
     return [(n, v) for n, v in found.items() if inspect.getdoc(getattr(kind, n)) and (callable(v) or isinstance(v, (property, classmethod, staticmethod)))]
 
@@ -81,6 +81,9 @@ def main() -> None:
     for name in (n for n in names if n not in functions):
         kind = getattr(motes, name)
         entry(f"motes.{name}", kind, "##")
+        bases = [f"`motes.{b.__name__}`" for b in kind.__mro__[1:] if b.__name__ in names]
+        if bases:
+            print(f"\nIt has all that {', '.join(bases)} has.")
         for member, value in members(kind):
             thing = getattr(kind, member)
             if isinstance(value, property):

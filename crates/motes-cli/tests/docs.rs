@@ -149,3 +149,14 @@ fn every_target_in_the_docs_exists() {
         }
     }
 }
+
+#[test]
+fn the_version_is_the_same_everywhere() {
+    let version = env!("CARGO_PKG_VERSION");
+    let says = |file: &str, line: &str| {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        assert!(text.lines().any(|there| there.starts_with(line)), "{file} does not say {line}");
+    };
+    says("CITATION.cff", &format!("version: {version}"));
+    says("CHANGELOG.md", &format!("## [{version}]"));
+}

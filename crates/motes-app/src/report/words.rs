@@ -181,7 +181,8 @@ fn judged(summary: &Summary) -> Verdict {
         let advice = show::advice(summary, Face::Shell)
             .map(|a| sentence(&a))
             .unwrap_or("Motes gives no advice for this.".into());
-        return Verdict { tone, title, text: vec![advice], command: None };
+        let word = format!("The verdict is {}.", d.verdict);
+        return Verdict { tone, title, text: vec![advice, word], command: None };
     }
     let mut text = Vec::new();
     let known = |list: &[Option<f64>]| list.iter().flatten().copied().map(f64::abs).reduce(f64::max);
