@@ -21,7 +21,7 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  motes fit logistic                              empirical-Bayes logistic regression on the embedded data
+  motes fit logistic                              empirical-Bayes logistic regression on the built-in data
   motes fit logistic --data my.csv --target outcome --drop id
   motes predict runs/logistic-auto-1 --data new.csv --output probabilities.csv
   motes fit hierarchical                          the toy model of the paper, on generated data
@@ -84,7 +84,7 @@ Examples:
   motes fit hierarchical --data measurements.csv --target y --algorithm pmgd
   motes fit hierarchical --algorithm marginal-mh --particles 4 --step-size 0.5 --steps 10000 --dim 1
   motes fit hierarchical --algorithm pgd --grow 500:100,800:1000 --step-decay 0.6,100 --steps 2000
-  motes fit generator --images 1000 --particles 2 --epochs 100     a small one on the embedded MNIST images
+  motes fit generator --images 1000 --particles 2 --epochs 100     a small one on the built-in MNIST images
   motes fit generator --data img_align_celeba --channels 3 --images 40000 --lambda 2.5e-4
   motes fit --config runs/hierarchical-auto-1/config.toml --out again
   motes fit logistic --help                       the flags of a model, and of every run";

@@ -33,18 +33,18 @@ crate::options! {
     pub struct Options {
         + rows: RowOptions,
         "Data" {
-            /// Read the data from a CSV file with a header [default: embedded data]
+            /// Read the data from a CSV file with a header [default: built-in data]
             data: PathBuf => "FILE";
-            /// A column that says how often each row to train on counts [default: once]
+            /// A column that says how often each training row counts [default: once]
             weights: String => "COL";
         }
         "Model" {
-            /// What to learn of the prior N(m 1, V I) of the weights: mean, variance or both; theta is m, log V or both, and m is
-            /// 0 where it is not learnt [default: variance; mean with the embedded data]
+            /// What to learn of the weights' prior N(m 1, V I): mean, variance or both; theta is m, log V or both, and m is
+            /// 0 where it is not learnt [default: variance; mean with the built-in data]
             learn: Learn => "PART";
             /// V where it is not learnt [default: 5]
             prior_variance: f64 => "V";
-            /// Add an intercept with its own prior N(0, 100) [default: added, but not with the embedded data]
+            /// Add an intercept with its own prior N(0, 100) [default: added, but not with the built-in data]
             intercept: bool => "BOOL";
             /// Leave the intercept out
             no_intercept: bool => "BOOL";

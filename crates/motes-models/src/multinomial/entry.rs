@@ -34,7 +34,7 @@ crate::options! {
         "Data" {
             /// Read the data from a CSV file with a header
             data: PathBuf => "FILE";
-            /// A column that says how often each row to train on counts [default: once]
+            /// A column that says how often each training row counts [default: once]
             weights: String => "COL";
         }
         "Model" {
