@@ -67,7 +67,8 @@ def entry(name: str, thing: object, level: str) -> None:
     call = signature(thing) if callable(thing) else ""
     print(f"\n{level} {name}\n")
     if call:
-        print(f"```python\n{name}{call}\n```\n")
+        lines = textwrap.wrap(name + call, 88, subsequent_indent="    ", break_long_words=False)
+        print("```python", *lines, "```\n", sep="\n")
     print(markdown(inspect.getdoc(thing) or ""))
 
 
