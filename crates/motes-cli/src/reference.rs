@@ -30,7 +30,8 @@ fn write_command(page: &mut String, command: &Command) {
         for model in &models {
             let own = listed(model, |arg| !everywhere(arg));
             let about = model.get_about().map(ToString::to_string).unwrap_or_default();
-            let _ = write!(page, "\n### motes {} {}\n\n{}\n", command.get_name(), model.get_name(), text(&about));
+            let _ =
+                write!(page, "\n### motes {} {}\n\n{}\n", command.get_name(), model.get_name(), text(&about));
             write_options(page, &own);
         }
         let _ = write!(page, "\n### motes {}: every model\n", command.get_name());
@@ -47,7 +48,10 @@ fn same(model: &Command, arg: &Arg) -> bool {
 }
 
 fn listed<'a>(command: &'a Command, wanted: impl Fn(&Arg) -> bool) -> Vec<&'a Arg> {
-    command.get_arguments().filter(|arg| !arg.is_hide_set() && arg.get_id() != "help" && wanted(arg)).collect()
+    command
+        .get_arguments()
+        .filter(|arg| !arg.is_hide_set() && arg.get_id() != "help" && wanted(arg))
+        .collect()
 }
 
 fn help(arg: &Arg) -> String {
@@ -73,7 +77,10 @@ fn write_options(page: &mut String, args: &[&Arg]) {
         for arg in args.iter().filter(|arg| arg.get_help_heading() == heading) {
             let value = || arg.get_value_names().unwrap_or_default().join(" ");
             let name = match arg.get_long() {
-                Some(long) if arg.get_action().takes_values() && arg.get_num_args().is_none_or(|n| n.min_values() > 0) => {
+                Some(long)
+                    if arg.get_action().takes_values()
+                        && arg.get_num_args().is_none_or(|n| n.min_values() > 0) =>
+                {
                     format!("--{long} {}", value())
                 }
                 Some(long) => format!("--{long}"),

@@ -98,7 +98,10 @@ fn commands_run_and_print_what_the_page_shows() {
                 "text" if !printed.is_empty() => {
                     let mut lines = printed.lines().map(form);
                     for shown in block.lines.iter().map(|line| form(line)).filter(|line| !line.is_empty()) {
-                        assert!(lines.any(|line| line == shown), "{page} shows {shown:?}, but not so:\n{printed}");
+                        assert!(
+                            lines.any(|line| line == shown),
+                            "{page} shows {shown:?}, but not so:\n{printed}"
+                        );
                         compared += 1;
                     }
                 }
@@ -124,7 +127,10 @@ fn every_option_in_the_docs_exists() {
             let Some(words) = command(&line).strip_prefix("motes ") else { continue };
             let name = words.split_whitespace().next().unwrap_or_default();
             // `motes inpaint|synthesize`, `motes COMMAND`: patterns, not commands.
-            if !name.chars().all(|c| c.is_ascii_lowercase() || c == '-') || name == "help" || name.starts_with('-') {
+            if !name.chars().all(|c| c.is_ascii_lowercase() || c == '-')
+                || name == "help"
+                || name.starts_with('-')
+            {
                 continue;
             }
             let known = options(name).unwrap_or_else(|| panic!("{page}: there is no motes {name}: {line}"));
@@ -144,7 +150,10 @@ fn every_target_in_the_docs_exists() {
     let makefile = fs::read_to_string(root().join("Makefile")).unwrap();
     for (page, text) in pages() {
         for code in text.split('`').skip(1).step_by(2).filter(|code| !code.contains('\n')) {
-            let Some(target) = code.strip_prefix("make ").and_then(|rest| rest.split_whitespace().next()) else { continue };
+            let Some(target) = code.strip_prefix("make ").and_then(|rest| rest.split_whitespace().next())
+            else {
+                continue;
+            };
             assert!(makefile.contains(&format!("\n{target}:")), "{page}: there is no `make {target}`");
         }
     }

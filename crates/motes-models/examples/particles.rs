@@ -12,7 +12,7 @@ use plotters::prelude::*;
 
 const D: usize = 20;
 const N: usize = 32;
-const STEPS: u64 = 60;
+const STEPS: u64 = 80;
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const ORANGE: RGBColor = RGBColor(213, 94, 0);
 const SKY: RGBColor = RGBColor(86, 180, 233);
@@ -34,7 +34,7 @@ fn main() -> Result<(), Failure> {
         particles: N,
         steps: STEPS,
         burn_in: 0,
-        step_size: 0.06,
+        step_size: 0.04,
         init_particles: InitParticles::Value(4.0),
         ..Settings::default()
     };
@@ -67,7 +67,12 @@ fn main() -> Result<(), Failure> {
     posterior(&draws(0), 0.5 * (y[0] + theta_star))?;
     let clouds: Vec<Vec<f64>> = (0..D).map(draws).collect();
     groups(&y, &clouds, found.estimate[0], found.se[0])?;
-    println!("theta {:.4} (closed form {theta_star:.4}), standard error {:.4} (closed form {:.4})", found.estimate[0], found.se[0], (2.0 / D as f64).sqrt());
+    println!(
+        "theta {:.4} (closed form {theta_star:.4}), standard error {:.4} (closed form {:.4})",
+        found.estimate[0],
+        found.se[0],
+        (2.0 / D as f64).sqrt()
+    );
     Ok(())
 }
 
@@ -112,9 +117,11 @@ fn path(thetas: &[(f64, f64)], first: &[(f64, f64)], theta_star: f64, mean: f64)
     let two_sd = 2.0 * 0.5_f64.sqrt();
     let band = Rectangle::new([(0.0, mean - two_sd), (end, mean + two_sd)], SKY.mix(0.25).filled());
     chart.draw_series([band])?;
-    chart.draw_series(first.iter().map(|at| Circle::new(*at, 2, BLUE.mix(0.55).filled())))?;
+    let every_other = first.iter().filter(|(step, _)| step % 2.0 == 0.0);
+    chart.draw_series(every_other.map(|at| Circle::new(*at, 2, BLUE.mix(0.55).filled())))?;
     across(&mut chart, end, mean)?;
-    let mut chart = axes(&right, "theta", [0.0..end, -0.1..2.6], ["step", "theta"])?;
+    let top = thetas.iter().fold(theta_star, |most, (_, theta)| most.max(*theta));
+    let mut chart = axes(&right, "theta", [0.0..end, -0.1..top + 0.2], ["step", "theta"])?;
     chart.draw_series(LineSeries::new(thetas.iter().copied(), ORANGE.stroke_width(2)))?;
     across(&mut chart, end, theta_star)?;
     root.present()?;
@@ -125,7 +132,7 @@ fn path(thetas: &[(f64, f64)], first: &[(f64, f64)], theta_star: f64, mean: f64)
 fn posterior(draws: &[f64], mean: f64) -> Result<(), Failure> {
     let root = SVGBackend::new("docs/images/particles/posterior.svg", (640, 340)).into_drawing_area();
     root.fill(&WHITE)?;
-    let (low, high, bins) = (mean - 2.6, mean + 2.6, 52);
+    let (low, high, bins) = (mean - 2.6, mean + 2.6, 26);
     let width = (high - low) / f64::from(bins);
     let title = "posterior of one hidden level: draws and truth";
     let mut chart = axes(&root, title, [low..high, 0.0..0.66], ["x", "density"])?;
@@ -158,7 +165,8 @@ fn groups(y: &[f64], clouds: &[Vec<f64>], theta: f64, se: f64) -> Result<(), Fai
     chart.draw_series([PathElement::new([(0.0, theta), (end, theta)], ORANGE.stroke_width(2))])?;
     for (place, group) in order.into_iter().enumerate() {
         let at = place as f64 + 0.5;
-        let [low, middle, high] = [0.05, 0.5, 0.95].map(|level| quantile(&clouds[group], level).unwrap_or(f64::NAN));
+        let [low, middle, high] =
+            [0.05, 0.5, 0.95].map(|level| quantile(&clouds[group], level).unwrap_or(f64::NAN));
         chart.draw_series([PathElement::new([(at, low), (at, high)], BLUE.mix(0.75).stroke_width(6))])?;
         chart.draw_series([Circle::new((at, middle), 4, BLUE.filled())])?;
         chart.draw_series([Circle::new((at, y[group]), 5, BLACK.stroke_width(2))])?;

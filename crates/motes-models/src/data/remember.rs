@@ -187,7 +187,11 @@ mod tests {
             ("/inputs", json!(u64::MAX), "data.inputs is 18446744073709551615"),
             ("/moments/mean", json!([1.0]), "data.moments.mean has 1 entries"),
             ("/moments/std", json!([1.0, 2.0, 3.0]), "data.moments.std has 3 entries"),
-            ("/moments/std", json!([1.0, -2.0]), "data.moments.std has -2e0, which is not a standard deviation"),
+            (
+                "/moments/std",
+                json!([1.0, -2.0]),
+                "data.moments.std has -2e0, which is not a standard deviation",
+            ),
             ("/moments/std", json!([0.0, 1.0]), "which is not a standard deviation"),
             ("/intercept", json!(3), "data: invalid type"),
         ] {
