@@ -355,7 +355,7 @@ fn runs_are_tested_by_their_likelihoods() {
     assert!(out.contains("The verdict of deviation is boundary") && !out.contains("report  "), "{out}");
     altered(&place, "small", "worse", larger("beta", -1.0));
     let out = place.motes("compare --output two.html small worse").ok().out.clone();
-    assert!(out.contains("p-value             1.0000") && out.contains("no special case"), "{out}");
+    assert!(out.contains("p-value             1.0000") && out.contains("not a special case"), "{out}");
     assert!(place.path("two.html").exists());
     place.quietly("compare small worse");
 }
@@ -420,7 +420,7 @@ fn runs_that_cannot_be_tested_stand_side_by_side_with_the_reason() {
         );
     }
     let out = place.motes("compare own own-larger").ok().out.clone();
-    assert!(out.contains("p-value") && out.contains("if both are fits to the same"), "{out}");
+    assert!(out.contains("p-value") && out.contains("if both were fitted to the same"), "{out}");
     assert!(place.motes("compare own b").ok().out.contains("fitted to different data"));
     // Of three, each is tested against the next smaller one.
     let out = place.motes("compare b a same").ok().out.clone();
