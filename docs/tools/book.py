@@ -32,6 +32,8 @@ enable = false
 def place(file: Path) -> Path:
     """Where a page stands in the book, below its source."""
     within = file.relative_to(ROOT)
+    if within.name == "README.md" and within.parent != Path("."):
+        return Path(f"{within.parent.name}.md")  # mdBook would rename it, but not the links that lead to it
     return within.relative_to("docs") if within.parts[0] == "docs" else within
 
 

@@ -13,13 +13,15 @@ venv=$PWD/target/python-book
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/python" -c 'import numpy' 2>/dev/null || "$venv/bin/python" -m pip install --quiet --disable-pip-version-check numpy
 
-cargo build --quiet --workspace --lib
+# Of the whole workspace, as the tests are built: nothing is compiled twice.
+cargo build --quiet --workspace --lib --examples
 for library in target/debug/lib_core.so target/debug/lib_core.dylib; do
     [ ! -f $library ] || cp $library crates/motes-py/python/motes/_core.abi3.so
 done
 mkdir -p target/reference
-cargo run --quiet -p motes-cli --example reference >target/reference/commands.md
+target/debug/examples/reference >target/reference/commands.md
 PYTHONPATH=crates/motes-py/python "$venv/bin/python" docs/tools/python_reference.py >target/reference/python.md
 python3 docs/tools/book.py target/reference/commands.md target/reference/python.md
 "$mdbook" build target/book
+python3 docs/tools/check_links.py target/book/book
 echo "target/book/book/index.html"

@@ -1,6 +1,11 @@
-"""Checks every link between pages of this repository: `python3 docs/tools/check_links.py`. It needs no network and nothing but Python."""
+"""Checks every link between pages of this repository, or of the site that is named: `python3 docs/tools/check_links.py [SITE]`.
 
+It needs no network and nothing but Python.
+"""
+
+import re
 import sys
+from pathlib import Path
 from urllib.parse import unquote
 
 from pages import DOCS, GENERATED, ROOT, anchors, links, pages
@@ -31,5 +36,19 @@ def main() -> int:
     return 1 if wrong else 0
 
 
+def site(root: Path) -> int:
+    wrong, count = [], 0
+    for page in sorted(root.rglob("*.html")):
+        if page.name in {"404.html", "print.html", "toc.html"}:  # their links are relative to other places
+            continue
+        for target in re.findall(r'(?:href|src)="([^"#?]+)', page.read_text(encoding="utf-8")):
+            if not re.match(r"[a-z]+:", target):
+                count += 1
+                if not (page.parent / unquote(target)).exists():
+                    wrong.append(f"{page.relative_to(root)}: there is no {target}")
+    print("\n".join(wrong) or f"{count} links of the site lead somewhere")
+    return 1 if wrong else 0
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(site(Path(sys.argv[1])) if sys.argv[1:] else main())
