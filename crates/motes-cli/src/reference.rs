@@ -47,7 +47,7 @@ fn same(model: &Command, arg: &Arg) -> bool {
     model.get_arguments().any(|other| other.get_id() == arg.get_id() && help(other) == help(arg))
 }
 
-fn listed<'a>(command: &'a Command, wanted: impl Fn(&Arg) -> bool) -> Vec<&'a Arg> {
+fn listed(command: &Command, wanted: impl Fn(&Arg) -> bool) -> Vec<&Arg> {
     command
         .get_arguments()
         .filter(|arg| !arg.is_hide_set() && arg.get_id() != "help" && wanted(arg))
