@@ -22,7 +22,7 @@ fn pages() -> Vec<(String, String)> {
     files.extend(["README.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
     files.sort();
     assert!(files.len() > 15, "{files:?}");
-    let name = |path: &PathBuf| path.strip_prefix(root()).unwrap().display().to_string();
+    let name = |path: &PathBuf| path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
     files.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
 }
 
@@ -93,7 +93,7 @@ fn commands_run_and_print_what_the_page_shows() {
                         ran += 1;
                     }
                     let here = fs::canonicalize(place.path("")).unwrap();
-                    printed = printed.replace(&format!("{}/", here.display()), "");
+                    printed = printed.replace(&format!("{}/", here.to_string_lossy()), "");
                 }
                 "text" if !printed.is_empty() => {
                     let mut lines = printed.lines().map(form);
