@@ -1,6 +1,6 @@
 # Everything a newcomer or CI calls. `make test` is the whole check.
 
-.PHONY: test fmt lint docs unit python test-slow test-python-full bench results test-browser test-peers fuzz deny
+.PHONY: test fmt lint docs unit python test-slow test-python-full bench results test-browser test-peers fuzz deny book package binary wheel notes draft-release
 
 test: fmt lint docs unit python
 
@@ -11,7 +11,12 @@ lint:
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 docs:
+	python3 docs/tools/check_links.py
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+# The docs as a site, target/book/book/index.html, with references of the commands and of Python.
+book:
+	bash docs/tools/book.sh
 
 # Unit, integration and doc tests; the integration tests drive the real binary.
 unit:
@@ -62,3 +67,32 @@ DENY ?= advisories bans licenses sources
 deny:
 	@command -v cargo-deny > /dev/null || { echo "make deny needs cargo-deny; install it with: cargo install --locked cargo-deny"; exit 2; }
 	cargo deny check $(DENY)
+
+# What crates.io would get of the library crates and the command line, each built from its package alone.
+package:
+	cargo package --workspace --exclude motes-py --exclude motes-fuzz
+
+# The binary as it is released, in target/dist and target/motes-NAME.tar.gz.
+EXE = $(if $(filter Windows_NT,$(OS)),.exe)
+binary:
+	cargo build --release --locked -p motes-cli
+	rm -rf target/dist && mkdir -p target/dist
+	cp target/release/motes$(EXE) target/dist/
+	cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE target/dist/
+	tar -C target/dist -czf target/motes-$(or $(NAME),binary).tar.gz .
+
+# The Python wheel for this machine, in target/wheels; WHEEL="--compatibility manylinux2014 --zig" and the like go to maturin.
+BIN = $(if $(filter Windows_NT,$(OS)),Scripts,bin)
+wheel:
+	python3 -m venv target/python-wheel
+	target/python-wheel/$(BIN)/python -m pip install --quiet "maturin[zig]>=1.9.4,<2"
+	target/python-wheel/$(BIN)/python -m maturin build --release --locked --out target/wheels $(WHEEL)
+
+# What the changelog says of the version in Cargo.toml, for a release.
+notes:
+	@python3 docs/tools/notes.py
+
+# A draft of a release of TAG on GitHub with the files below target/release-files; the release workflow calls it.
+draft-release:
+	$(MAKE) --silent notes > target/release-notes.md
+	gh release create "$(TAG)" --draft --title "$(TAG)" --notes-file target/release-notes.md $$(find target/release-files -type f)

@@ -27,21 +27,21 @@ motes_models::options! {
             particles: usize => "N";
             /// The Monte Carlo error of theta to reach, in units of its standard error ({takers}) [default: 0.05]
             tolerance: f64 => "T" signed;
-            /// Evaluations of value and gradients to spend at the most, for each particle ({takers}) [default: 15000]
+            /// The most evaluations of value and gradients to spend, for each particle ({takers}) [default: 15000]
             max_evaluations: u64 => "E";
             /// The number of steps K [default: by model]
             steps: u64 => "K";
             /// Steps left out of the averages [default: K/2]
             burn_in: u64 => "B";
-            /// The step size h, or auto: at most the model's default and half of 1 over the largest curvature [default: auto]
+            /// The step size h, or auto: half of 1 over the largest curvature, and at most the model's default [default: auto]
             step_size: StepSize => "H" signed;
             /// Let the step size decay as H (1 + k/k0)^-p
             step_decay: StepDecay => "p,k0";
-            /// Let there be N particles from step k on; new ones copy old ones chosen by the seed
+            /// Use N particles from step k on; new ones are copies of old ones, chosen by the seed
             grow: Growth => "k:N,...";
-            /// What multiplies the theta-gradient: none, diagonal, adagrad, rmsprop or adam [default: by model]
+            /// The preconditioner of the theta-gradient: none, diagonal, adagrad, rmsprop or adam [default: by model]
             preconditioner: Preconditioner => "NAME";
-            /// Accept or reject each particle's move, in each group by itself (MALA; {takers})
+            /// Accept or reject each particle's move, separately in each group (MALA; {takers})
             adjust: bool => "BOOL";
             /// Unadjusted steps before any accept-reject begins [default: half the burn-in]
             adjust_after: u64 => "A";
@@ -49,7 +49,7 @@ motes_models::options! {
             joint_update: JointUpdate => "NAME";
             /// Make K steps with a single particle first, and start from where it ends
             warm_start: WarmStart => "[ALG:]1xK";
-            /// Move B groups in each step, or take B data terms where there is one group, and rescale to all of them
+            /// Move B groups in each step or, with a single group, use B data terms, and rescale to all of them
             batch: usize => "B";
             /// Moves of each particle in a step ({takers}) [default: 10]
             transitions: u32 => "n";
@@ -61,7 +61,7 @@ motes_models::options! {
             theta_rate: f64 => "R" signed;
             /// Move the Gaussian of {takers} by Adam [default: by model]
             variational_adam: bool => "BOOL";
-            /// The initial value of all components of theta, or a file of one number a line [default: the model's own]
+            /// The initial value of all components of theta, or a file with one number per line [default: the model's own]
             init_theta: StartTheta => "X|FILE" signed;
             /// The initial value of all particles, or draws from the prior, or standard normals [default: by model]
             init_particles: InitParticles => "X|prior|normal" signed;
@@ -69,11 +69,11 @@ motes_models::options! {
             seed: u64 => "S";
             /// The precision of particles, f32 or f64 [default: by model]
             precision: Precision => "P";
-            /// Fit R times with as many seeds, from scattered starts where theta finds its own way, and pool those that agree [default: 1]
+            /// Fit R times with different seeds, by auto from scattered starts, and pool the fits that agree [default: 1]
             replicates: u64 => "R";
         }
         "Judging" {
-            /// Leave out the adjusted pass at the estimate, which finds standard errors and biases [default: made where it can be]
+            /// Skip the adjusted pass at the estimate, which finds standard errors and biases [default: made if possible]
             no_assess: bool => "BOOL";
             /// The level of all intervals [default: 0.95]
             level: f64 => "P" signed;
@@ -233,7 +233,7 @@ impl FromStr for StartTheta {
         let number = |(i, line): (usize, &str)| {
             line.trim().parse::<f64>().ok().filter(|v| v.is_finite()).ok_or_else(|| {
                 format!(
-                    "{}, line {}: '{}' is not a finite number; write one number a line",
+                    "{}, line {}: '{}' is not a finite number; write one number per line",
                     foreign_path(path),
                     i + 1,
                     foreign(line.trim())
@@ -242,7 +242,7 @@ impl FromStr for StartTheta {
         };
         let values = lines.map(number).collect::<Result<Vec<f64>, String>>()?;
         if values.is_empty() {
-            return Err(format!("{} holds no numbers; write one number a line", foreign_path(path)));
+            return Err(format!("{} holds no numbers; write one number per line", foreign_path(path)));
         }
         Ok(StartTheta(InitTheta::Vector(values)))
     }

@@ -222,7 +222,7 @@ pub(crate) fn no_model(name: &str) -> Error {
 /// Refuses numbers of threads that help nobody.
 pub fn check_threads(threads: Option<usize>) -> Result<(), Error> {
     match threads {
-        Some(0) => Err("`threads=0` leaves nobody to work; use 1 or more, or leave it out".into()),
+        Some(0) => Err("`threads=0` leaves no thread to work; use 1 or more, or leave it out".into()),
         Some(t) if t > MAX_THREADS => {
             Err(format!("`threads={t}` is more than {MAX_THREADS}; leave it out to use all cores").into())
         }

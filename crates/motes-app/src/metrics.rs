@@ -27,11 +27,11 @@ const KNOWN: [(&str, &str, &str, &str, bool, usize); 5] = [
         "baseline_error",
         "baseline error",
         "baseline",
-        "the error of always saying the commonest class",
+        "the error of always naming the commonest class",
         true,
         2,
     ),
-    ("brier", "Brier score", "Brier", "the mean square of what probabilities are off", false, 4),
+    ("brier", "Brier score", "Brier", "the mean squared error of the probabilities", false, 4),
     ("auc", "AUC", "AUC", "the area under the ROC curve", false, 4),
 ];
 

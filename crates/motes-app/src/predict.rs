@@ -148,7 +148,7 @@ fn new_rows(
     }
     if let [(column, word), ..] = &rows.unknown[..] {
         notes.push(format!(
-            "words that no training row held count as the reference level, such as '{}' in column '{}'",
+            "words that occur in no training row count as the reference level, such as '{}' in column '{}'",
             foreign(word),
             foreign(column)
         ));

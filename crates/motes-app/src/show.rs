@@ -131,7 +131,9 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
     if let Some(a) = summary.diagnostics.acceptance {
         let _ = writeln!(out, "  accepted  {:.1} % of moves", 100.0 * a);
     }
-    let _ = writeln!(out, "  verdict   {}", advice(summary, face).unwrap_or("ok".into()));
+    let verdict = printable(&summary.diagnostics.verdict);
+    let why = advice(summary, face).map(|advice| format!(": {advice}")).unwrap_or_default();
+    let _ = writeln!(out, "  verdict   {verdict}{why}");
     let _ = writeln!(out, "  files     {}", printable(&path.to_string_lossy()));
     out
 }
@@ -229,7 +231,7 @@ fn each(out: &mut String, runs: &[ReplicateSummary]) {
 fn likelihood(l: &LikelihoodSummary) -> String {
     let Some(value) = l.value else {
         let why = l.why_not.as_deref().unwrap_or("it is not finite");
-        return format!("log-likelihood not to be had: {}", printable(why));
+        return format!("log-likelihood not available: {}", printable(why));
     };
     let error = l.mc_error.unwrap_or(f64::NAN);
     let decimals = decimals_for(error).min(3);

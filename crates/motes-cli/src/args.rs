@@ -21,14 +21,14 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  motes fit logistic                              empirical-Bayes logistic regression on the embedded data
+  motes fit logistic                              empirical-Bayes logistic regression on the built-in data
   motes fit logistic --data my.csv --target outcome --drop id
   motes predict runs/logistic-auto-1 --data new.csv --output probabilities.csv
   motes fit hierarchical                          the toy model of the paper, on generated data
   motes fit hierarchical --algorithm pmgd --step-size 0.1 --particles 50 --steps 2000
   motes fit --config runs/hierarchical-auto-1/config.toml --seed 7    the same again with another seed
-  motes resume runs/hierarchical-auto-1 --tolerance 0.01              go on where theta's stage ended
-  motes resume runs/hierarchical-pmgd-1 --steps 5000                  go on where it ended
+  motes resume runs/hierarchical-auto-1 --tolerance 0.01              make it more accurate
+  motes resume runs/hierarchical-pmgd-1 --steps 5000                  continue to 5,000 steps
   motes compare logistic --algorithms pgd,pqn,soul --steps 500        one page for all of them
   motes paper                                     the paper's figures and tables, in some minutes
 
@@ -39,14 +39,14 @@ pub enum Command {
     /// Fit a model and write a run directory
     #[command(after_help = FIT_EXAMPLES)]
     Fit(OfModel<FitRest>),
-    /// Go on with an interrupted run, or give a finished one more steps
+    /// Continue an interrupted run, or extend a finished one
     Resume(ResumeArgs),
     /// Predict new rows with a fitted run
     #[command(after_help = PREDICT_NOTE)]
     Predict(PredictArgs),
     /// Fill holes in images with a trained generator
     Inpaint(InpaintArgs),
-    /// Make images up with a trained generator
+    /// Make new images with a trained generator
     Synthesize(SynthesizeArgs),
     /// Walk from one training image of a generator to another
     Interpolate(InterpolateArgs),
@@ -57,7 +57,7 @@ pub enum Command {
     Frechet(FrechetArgs),
     /// Write a page that shows a run, or compares several
     Report(ReportArgs),
-    /// Run several algorithms on the same data, or take runs that there are, and write a page that compares them
+    /// Run several algorithms on the same data, or compare existing runs, and write a page about them
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(OfModel<CompareRest>),
     /// Compare runs by their likelihoods
@@ -84,7 +84,7 @@ Examples:
   motes fit hierarchical --data measurements.csv --target y --algorithm pmgd
   motes fit hierarchical --algorithm marginal-mh --particles 4 --step-size 0.5 --steps 10000 --dim 1
   motes fit hierarchical --algorithm pgd --grow 500:100,800:1000 --step-decay 0.6,100 --steps 2000
-  motes fit generator --images 1000 --particles 2 --epochs 100     a small one on the embedded MNIST images
+  motes fit generator --images 1000 --particles 2 --epochs 100     a small one on the built-in MNIST images
   motes fit generator --data img_align_celeba --channels 3 --images 40000 --lambda 2.5e-4
   motes fit --config runs/hierarchical-auto-1/config.toml --out again
   motes fit logistic --help                       the flags of a model, and of every run";
@@ -92,7 +92,7 @@ Examples:
 /// Where a run is fitted to and from.
 #[derive(Args)]
 pub struct FitRest {
-    /// Take the settings of this file; flags override it
+    /// Take the settings from this file; flags override them
     #[arg(long = "config", value_name = "FILE")]
     pub config_file: Option<PathBuf>,
     /// The run directory, new or empty [default: runs/MODEL-ALGORITHM-n]
@@ -125,7 +125,7 @@ pub struct How {
 /// How one run ends.
 #[derive(Args, Clone, Default)]
 pub struct Ends {
-    /// Stop after so many seconds, with exit code 1; `motes resume` goes on
+    /// Stop after S seconds, with exit code 1; `motes resume` continues
     #[arg(long, value_name = "S")]
     pub budget: Option<f64>,
     /// Exit with code 3 if the verdict is not ok
@@ -140,10 +140,10 @@ pub struct ResumeArgs {
     /// The new total number of steps; burn-in stays
     #[arg(long, value_name = "K", value_parser = whole::<u64>)]
     pub steps: Option<u64>,
-    /// A smaller tolerance of a fit by auto, which goes on from the end of theta's stage
+    /// A smaller tolerance, for a fit by auto, which continues from the end of theta's stage
     #[arg(long, value_name = "T")]
     pub tolerance: Option<f64>,
-    /// A larger number of evaluations that a fit by auto may take
+    /// A larger number of evaluations, for a fit by auto
     #[arg(long, value_name = "E", value_parser = whole::<u64>)]
     pub max_evaluations: Option<u64>,
     #[command(flatten)]
@@ -159,7 +159,7 @@ pub struct PredictArgs {
     /// A CSV file with the columns that the model was fitted to; - for standard input
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
-    /// Count words that no training row held as the reference level of their column [default: refuse them]
+    /// Treat words that occur in no training row as the reference level of their column [default: refuse them]
     #[arg(long, value_name = "reference", value_enum, hide_possible_values = true)]
     pub unknown: Option<UnknownWords>,
     /// Where to write the predictions [default: standard output]
@@ -175,7 +175,7 @@ pub enum UnknownWords {
 }
 
 const PREDICT_NOTE: &str = "\
-Classes are written as they stand in the data. A class such as =1+1 is a formula to a spreadsheet: import such a file as text.";
+Classes are written as they appear in the data. A class such as =1+1 is a formula to a spreadsheet: import such a file as text.";
 
 const FRECHET_EXAMPLES: &str = "\
 It is the squared Frechet distance |mu_A - mu_B|^2 + tr(S_A + S_B - 2 (S_A S_B)^(1/2)), covariances with divisor n - 1.
@@ -200,7 +200,7 @@ pub struct ReportArgs {
 /// What `compare` becomes where its words are directories.
 pub const COMPARE_RUNS: &str = "compare-runs";
 
-/// Runs that there are, side by side.
+/// Existing runs, side by side.
 #[derive(Args)]
 pub struct CompareRunsArgs {
     /// Run directories, two or more
@@ -218,7 +218,7 @@ pub struct CompareRunsArgs {
 }
 
 const COMPARE_EXAMPLES: &str = "\
-Options that an algorithm has no use for (particles for em, a preconditioner for pqn) are left out for it.
+Options that an algorithm does not take (particles for em, a preconditioner for pqn) are ignored for it.
 Run directories in place of a model are compared by log-likelihood, AIC and BIC, and by a likelihood-ratio test where
 model and data are the same and the numbers of parameters are not.
 
@@ -234,14 +234,14 @@ pub struct CompareRest {
     /// The algorithms, in the order in which they run
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', required = true)]
     pub algorithms: Vec<&'static Algorithm>,
-    /// Run each for so many seconds instead of a number of steps; half of that is burn-in unless --burn-in says
+    /// Run each for S seconds instead of a number of steps; half of that is burn-in unless --burn-in says
     /// otherwise, and --trace-every is then chosen by the speed
     #[arg(long, value_name = "S", conflicts_with = "steps")]
     pub budget: Option<f64>,
-    /// Take the settings of this file; flags override it
+    /// Take the settings from this file; flags override them
     #[arg(long = "config", value_name = "FILE")]
     pub config_file: Option<PathBuf>,
-    /// The directory for the runs and the page; one that was interrupted goes on [default: runs/compare-MODEL-n]
+    /// The directory for the runs and the page; an interrupted one is continued [default: runs/compare-MODEL-n]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
@@ -254,9 +254,9 @@ impl Rest for CompareRest {
 }
 
 const PAPER_EXAMPLES: &str = "\
-Items: fig1, fig2, radii, fig3, table1, table3, fig4, table2 (these, if none is named), and table4, which
-trains five generators, in some 25 minutes on two cores or in days with --full, only if it is named.
-Replicates that are done are kept in DIR and not done again: the same command goes on where it was stopped.
+Items: fig1, fig2, radii, fig3, table1, table3, fig4, table2 (the default), and table4, which trains five
+generators and must be named: it takes some 25 minutes on two cores, or days with --full.
+Finished replicates are kept in DIR: the same command continues where it was stopped.
 
 Examples:
   motes paper                                     all but table4, with few replicates: some minutes
@@ -287,7 +287,7 @@ pub struct PaperArgs {
     /// Replicates at once [default: one for each core]
     #[arg(long, value_name = "J")]
     pub jobs: Option<usize>,
-    /// Where everything is written: a new directory, or one to go on with [default: runs/paper]
+    /// Where everything is written: a new directory, or one to continue [default: runs/paper]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Write results.md and images/paper/ into this directory too

@@ -105,7 +105,7 @@ pub fn compare(args: OfModel<CompareRest>) -> Result<Ended, String> {
         let place = match begun {
             Begun::Finished => {
                 if !args.how.quiet {
-                    say!("{label}: was finished before");
+                    say!("{label}: already finished");
                 }
                 continue;
             }

@@ -35,7 +35,7 @@ pub struct FrechetArgs {
     /// The second set
     #[arg(value_name = "B")]
     pub b: String,
-    /// What of the images is compared [default: lenet for images, none for arrays of features]
+    /// Which features of the images are compared [default: lenet for images, none for arrays of features]
     #[arg(long, value_name = "WHICH")]
     pub features: Option<Features>,
     /// Threads [default: all]

@@ -22,6 +22,7 @@ mod generator;
 mod paper;
 mod predict;
 mod progress;
+mod reference;
 mod replicates;
 mod report;
 mod screen;
@@ -97,6 +98,11 @@ fn command() -> clap::Command {
     };
     let deeper = |sub: clap::Command| sub.mut_args(numbers);
     Cli::command().mut_subcommands(|sub| sub.mut_args(numbers).mut_subcommands(deeper))
+}
+
+/// All commands and their options as a page of Markdown.
+pub fn reference() -> String {
+    reference::page(command())
 }
 
 /// Prints text on stdout: as it is for other programs, and such that nothing in it acts on the screen for people. That

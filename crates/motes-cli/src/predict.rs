@@ -18,7 +18,7 @@ pub fn predict(args: PredictArgs) -> Result<Ended, String> {
     };
     if let Some(path) = args.output.as_ref().filter(|path| path.exists()) {
         return Err(format!(
-            "{} is there already and is left as it is; choose another --output",
+            "{} already exists and is left as it is; choose another --output",
             foreign_path(path)
         ));
     }

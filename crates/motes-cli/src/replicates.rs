@@ -81,7 +81,7 @@ fn carry_out(
         let (job, place) = match replicates::standing(dir, number, &several.config)? {
             Standing::Finished => {
                 if !how.quiet {
-                    say!("{label}: was finished before");
+                    say!("{label}: already finished");
                 }
                 continue;
             }

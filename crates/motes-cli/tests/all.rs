@@ -6,6 +6,7 @@ mod bnn;
 mod common;
 mod compare;
 mod damaged;
+mod docs;
 mod files;
 mod foreign;
 mod frechet;

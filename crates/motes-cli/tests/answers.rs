@@ -140,7 +140,7 @@ fn test_rows_are_told_apart_as_predictions_say() {
         "data-chart=\"forest\"",
         "data-chart=\"roc\"",
         "data-chart=\"calibration\"",
-        "taken for yes",
+        "predicted yes",
         "colour=red",
     ] {
         assert!(page.contains(piece), "{piece}");

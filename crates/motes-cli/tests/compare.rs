@@ -213,7 +213,7 @@ fn an_interrupted_comparison_goes_on() {
         assert!(place.path(&format!("{out}/em/summary.json")).exists());
         let done = place.motes(again);
         done.ok();
-        assert!(done.err.contains("em (1 of 3): was finished before"), "{}", done.err);
+        assert!(done.err.contains("em (1 of 3): already finished"), "{}", done.err);
         assert_eq!(em, std::fs::read(place.path(&format!("{out}/em/trace.csv"))).unwrap());
         assert_eq!(runs(&place.text(&format!("{out}/report.html"))).len(), 3);
         // A third time there is nothing left to do; other settings are refused.
@@ -355,7 +355,7 @@ fn runs_are_tested_by_their_likelihoods() {
     assert!(out.contains("The verdict of deviation is boundary") && !out.contains("report  "), "{out}");
     altered(&place, "small", "worse", larger("beta", -1.0));
     let out = place.motes("compare --output two.html small worse").ok().out.clone();
-    assert!(out.contains("p-value             1.0000") && out.contains("no special case"), "{out}");
+    assert!(out.contains("p-value             1.0000") && out.contains("not a special case"), "{out}");
     assert!(place.path("two.html").exists());
     place.quietly("compare small worse");
 }
@@ -389,7 +389,7 @@ fn runs_that_cannot_be_tested_stand_side_by_side_with_the_reason() {
         ("same", "the same number of parameters, 1"),
         ("none", "none has no log-likelihood"),
         ("given", "has all its constants"),
-        ("other", "fits to other data"),
+        ("other", "fitted to different data"),
         ("split", "differ in data-seed"),
         ("./logistic", "different models, "),
         ("begun", "begun has not finished"),
@@ -420,8 +420,8 @@ fn runs_that_cannot_be_tested_stand_side_by_side_with_the_reason() {
         );
     }
     let out = place.motes("compare own own-larger").ok().out.clone();
-    assert!(out.contains("p-value") && out.contains("if both are fits to the same"), "{out}");
-    assert!(place.motes("compare own b").ok().out.contains("fits to other data"));
+    assert!(out.contains("p-value") && out.contains("if both were fitted to the same"), "{out}");
+    assert!(place.motes("compare own b").ok().out.contains("fitted to different data"));
     // Of three, each is tested against the next smaller one.
     let out = place.motes("compare b a same").ok().out.clone();
     assert!(out.contains("the same number of parameters") && out.contains("test of same against b"), "{out}");

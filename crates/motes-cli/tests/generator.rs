@@ -291,7 +291,7 @@ fn generators_are_compared_by_their_losses() {
     let page = place.text("both/report.html");
     assert!(page.contains("data-chart=\"overlay\" data-log data-name=\"loss\""));
     // What is done is not done again, and any of them goes on alone.
-    assert!(place.motes(words).ok().err.contains("was finished before"));
+    assert!(place.motes(words).ok().err.contains("already finished"));
     place.bare("resume both/vae --steps 5");
     assert_eq!(summary(&place.path("both/vae"))["steps"], 5);
     place.motes("report both/pgd both/vae").ok();

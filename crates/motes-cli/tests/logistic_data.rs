@@ -552,7 +552,7 @@ fn predictions_are_those_of_the_posterior() {
     place.refuses("predict run --data empty.csv", &["misses a value"]);
     place.motes("predict run --data new.csv --output out.csv").ok();
     assert_eq!(place.text("out.csv"), many.out);
-    place.refuses("predict run --data new.csv --output out.csv", &["out.csv is there already"]);
+    place.refuses("predict run --data new.csv --output out.csv", &["out.csv already exists"]);
     place.quietly("fit hierarchical --algorithm pgd --steps 5 --out toy");
     place.refuses("predict toy --data new.csv", &["logistic"]);
 }

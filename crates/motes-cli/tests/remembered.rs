@@ -57,7 +57,7 @@ fn a_regression_that_contradicts_itself_does_not_predict() {
         ("/data/inputs", json!(-1), AGAIN),
         ("/data/moments/mean", json!([5.5]), "data.moments.mean has 1 entries"),
         ("/data/moments/std", json!([2.0, 1.0, 1.0]), "data.moments.std has 3 entries"),
-        ("/data/moments/std", json!([2.0, -1.0]), "-1e0, which is no standard deviation"),
+        ("/data/moments/std", json!([2.0, -1.0]), "-1e0, which is not a standard deviation"),
         ("/data/moments/std", json!([2.0, null]), AGAIN),
         ("/data/intercept", json!(false), "data describes particles of 2 coordinates and d_x is 3"),
         ("/data/model", json!("bnn"), "data.model is \"bnn\" and the run is one of logistic"),

@@ -136,7 +136,7 @@ fn replicates_go_on_after_an_interruption() {
     assert_eq!(timeless(&place.path("whole")), timeless(&place.path("parts")));
     // What is done is not done again.
     let done = place.motes("resume parts");
-    assert!(done.ok().err.contains("replicate 3 of 3: was finished before"), "{}", done.err);
+    assert!(done.ok().err.contains("replicate 3 of 3: already finished"), "{}", done.err);
 
     let child = place.spawn("fit logistic --replicates 9 --no-report --out many");
     let began = Instant::now();

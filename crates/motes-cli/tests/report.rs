@@ -289,7 +289,7 @@ fn a_fit_in_stages_shows_them_and_what_it_is_sure_of() {
     place.write("a/summary.json", told.to_string());
     place.motes("report a").ok();
     let html = place.text("a/report.html");
-    assert!(html.contains("Not to be had: the &lt;b&gt;draws&lt;/b&gt; are too few."), "{html:.3000}");
+    assert!(html.contains("Not available: the &lt;b&gt;draws&lt;/b&gt; are too few."), "{html:.3000}");
     assert!(html.contains("The data say little about theta") && html.contains("Theta is hardly known."));
     place.quietly(&format!("{FIT} --out b"));
     assert!(place.text("b/report.html").contains("<dt>time of assessing</dt>"));

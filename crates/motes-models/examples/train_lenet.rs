@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         eprintln!("train_lenet takes --hold-out, or the file to write; leave everything else out");
         return ExitCode::from(2);
     }
-    let standard = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/lenet.safetensors").to_string();
+    let standard = concat!(env!("CARGO_MANIFEST_DIR"), "/data/lenet.safetensors").to_string();
     match if hold_out { choose() } else { train(words.first().unwrap_or(&standard)) } {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {

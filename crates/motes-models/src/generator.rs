@@ -1,4 +1,4 @@
-//! The generator network of Sec. gen: images decoded from latents by a convolutional network.
+//! The generator network of Sec. 3.3: images decoded from latents by a convolutional network.
 
 mod adam;
 mod batch;

@@ -54,7 +54,7 @@ impl Rows {
         .expect("a model")
     }
 
-    /// log p(l | f, x) for each row and class, straight from eq. bnnclass.
+    /// log p(l | f, x) for each row and class, straight from eq. 67.
     fn log_probabilities(&self, hidden: usize, x: &[f64]) -> Vec<Vec<f64>> {
         let (w, v) = x.split_at(hidden * self.inputs);
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();

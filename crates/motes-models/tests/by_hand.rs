@@ -82,7 +82,7 @@ impl Paper {
         cloud.iter().enumerate().map(one).collect()
     }
 
-    /// theta_{k+1} of PGD (eqs. IW2gradalg11, IW2gradalg2, and the published adaptive rules) or PQN (eq. newtonalg).
+    /// theta_{k+1} of PGD (eqs. 14, 16, and the published adaptive rules) or PQN (eq. 33).
     fn next_theta(&self, s: &Settings, k: u64, theta: f64, cloud: &Cloud, memory: &mut [f64; 2]) -> f64 {
         let (n, d) = (cloud.len() as f64, self.y.len() as f64);
         let sum = self.grad_theta(theta, cloud);

@@ -12,7 +12,7 @@ const BATCH: usize = 24;
 
 /// The first digits with a frame of two pixels, in [-1, 1].
 fn digits() -> Vec<f32> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/mnist/train-images-10k-idx3-ubyte.gz");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/data/mnist/train-images-10k-idx3-ubyte.gz");
     let images = read_images(&std::fs::read(path).expect("the embedded digits"), path).expect("digits");
     let mut y = vec![-1.0; BATCH * 1024];
     for (i, y) in y.chunks_exact_mut(1024).enumerate() {

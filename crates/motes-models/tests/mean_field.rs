@@ -14,7 +14,7 @@ fn fit(model: &Hierarchical<f64>, settings: &Settings) -> State<f64> {
     })
 }
 
-/// App. blr's free energy on the toy model, differentiated on paper.
+/// App. E.2's free energy on the toy model, differentiated on paper.
 #[test]
 fn three_steps_by_hand() {
     let (y, h, n, d) = ([0.7, -1.2], 0.1, 3, 2);

@@ -1,8 +1,10 @@
-"""The examples in the docstrings run, and the oldest Python that is promised can read the package."""
+"""The examples in docstrings and on pages run, and the oldest Python that is promised can read the package."""
 
 import ast
+import contextlib
 import doctest
 import importlib
+import io
 import pkgutil
 import re
 from pathlib import Path
@@ -61,3 +63,31 @@ def test_the_extras_are_those_that_are_promised():
     assert set(extras) == {"jax", "torch", "sklearn", "arviz", "plot", "all"}
     assert extras["all"] == [f"motes[{','.join(name for name in extras if name != 'all')}]"]
     assert toml["dependencies"] == ["numpy>=1.21"]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial_model.md"])
+def test_pages_run(page, tmp_path, monkeypatch):
+    """The blocks of Python on a page form one script, and print what the page shows, apart from the numbers."""
+    pytest.importorskip("jax")
+    monkeypatch.chdir(tmp_path)
+    kinds = re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.M | re.S)
+    names, printed, compared = {}, "", 0
+    for kind, text in kinds:
+        if kind == "python":
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(compile(text, page, "exec"), names)
+            printed = out.getvalue()
+        elif kind == "sh":
+            printed = ""
+        elif kind == "text" and printed:
+            shown = iter([form(line) for line in printed.splitlines()])
+            for line in filter(None, map(form, text.splitlines())):
+                assert line in shown, f"{page} shows {line!r}, but not so:\n{printed}"
+                compared += 1
+    assert names and (compared > 10 or page == "README.md")
+
+
+def form(line):
+    """A line with its numbers replaced and its blanks made single: numbers have tests of their own, and times differ."""
+    return " ".join(re.sub(r"-?\d[\d.,]*(e[-+]\d+)?", "#", line).split())

@@ -92,7 +92,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// A step was told to stop and left no trace.
-    #[error("the step was stopped; the run can go on from where it stands")]
+    #[error("the step was stopped; the run can be continued from where it is")]
     Stopped,
     /// A file that is there but cannot be trusted.
     #[error("{} {problem}", foreign_path(path))]

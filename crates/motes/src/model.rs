@@ -213,7 +213,7 @@ pub trait Model<F: Real>: Send + Sync {
         None
     }
 
-    /// The number of terms in each component of the theta-gradient (the diagonal Lambda of eq. IW2gradalg2).
+    /// The number of terms in each component of the theta-gradient (the diagonal Lambda of eq. 16).
     fn theta_terms(&self) -> Option<&[f64]> {
         None
     }

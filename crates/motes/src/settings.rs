@@ -28,13 +28,13 @@ pub struct Settings {
     pub particles: usize,
     /// The number of steps K.
     pub steps: u64,
-    /// Steps left out of the averages, k_b of eq. estimators.
+    /// Steps left out of the averages, k_b of eq. 13.
     pub burn_in: u64,
     /// The step size h.
     pub step_size: f64,
     /// The Monte Carlo error of theta to reach, in units of its standard error (auto).
     pub tolerance: f64,
-    /// Evaluations of value and gradients to spend at the most, for each particle (auto).
+    /// The most evaluations of value and gradients to spend, for each particle (auto).
     pub max_evaluations: u64,
     /// How the step size decays.
     pub step_decay: Option<StepDecay>,
@@ -285,7 +285,7 @@ impl Settings {
             return Err(match composition.has_cloud() {
                 false => format!("{name} has no particles; leave `grow` and `warm-start` out"),
                 true => {
-                    format!("{name} draws its particles anew each step; leave `grow` and `warm-start` out")
+                    format!("{name} draws new particles in each step; leave `grow` and `warm-start` out")
                 }
             });
         }

@@ -129,7 +129,7 @@ pub struct ThetaSummary {
     /// theta_K.
     #[serde(deserialize_with = "numbers")]
     pub last: Vec<f64>,
-    /// theta-bar of eq. estimators.
+    /// theta-bar of eq. 13.
     #[serde(default, deserialize_with = "maybe_numbers")]
     pub mean: Option<Vec<f64>>,
     /// The standard error of the estimate, by Louis's identity; empty where it is not known.
@@ -470,7 +470,7 @@ impl Summary {
     fn check(&self) -> Result<(), String> {
         let (theta, d) = (&self.theta, &self.diagnostics);
         if !(self.level > 0.0 && self.level < 1.0) {
-            return Err(format!("level is {:e}, which is no share", self.level));
+            return Err(format!("level is {:e}, which is not a share", self.level));
         }
         let listed = theta.names.len();
         let mut lists = vec![

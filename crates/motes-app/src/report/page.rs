@@ -313,7 +313,7 @@ fn likelihood(out: &mut String, run: &Run) {
     section(out, "Log-likelihood");
     if l.value.is_none() {
         let why = l.why_not.as_deref().unwrap_or("it is not finite");
-        let _ = writeln!(out, "<p>Not to be had: {}</p></section>", escape(&words::ended(why)));
+        let _ = writeln!(out, "<p>Not available: {}</p></section>", escape(&words::ended(why)));
         return;
     }
     let decimals = l.mc_error.map_or(3, decimals_for).min(3);
@@ -426,7 +426,7 @@ fn test(out: &mut String, s: &Summary) {
         writeln!(out, "<div class=\"chart\" data-chart=\"calibration\" data-name=\"{whose}\"></div></div>");
     out.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Confusion matrix\"><table class=\"confusion\"><thead><tr><th scope=\"col\">rows of class</th>");
     for i in 0..test.confusion.len() {
-        let _ = write!(out, "<th scope=\"col\">taken for {}</th>", name(i));
+        let _ = write!(out, "<th scope=\"col\">predicted {}</th>", name(i));
     }
     out.push_str("</tr></thead><tbody>\n");
     for (i, row) in test.confusion.iter().enumerate() {
@@ -440,7 +440,7 @@ fn test(out: &mut String, s: &Summary) {
     out.push_str("</tbody></table></div>\n");
     note(
         out,
-        "A row is taken for the class with the largest mean probability. Calibrated probabilities lie on the diagonal, but for chance: the fewer the rows behind a point, the farther it may be off.",
+        "A row is assigned to the class with the largest mean probability. Calibrated probabilities lie on the diagonal, apart from chance: the fewer rows behind a point, the farther off it may be.",
     );
     out.push_str("</section>\n");
 }
@@ -559,13 +559,13 @@ fn components(out: &mut String, run: &Run, s: &Summary) {
     let has = |head: &str| columns.iter().any(|(h, _)| h.starts_with(head));
     let mut words = Vec::new();
     if has("standard error") {
-        words.push("The standard error and the interval are about the data: another sample would move the estimate so far.");
+        words.push("The standard error and the interval are about the data: another sample would move the estimate by about this much.");
     }
     if has("MC error") {
-        words.push("The MC (Monte Carlo) error is about the computation: another seed would move it so far.");
+        words.push("The MC (Monte Carlo) error is about the computation: another seed would move it by about this much.");
     }
     if has("information") {
-        words.push("Information is the share that the data hold of what they would tell about the component if the latent variables were known.");
+        words.push("Information is the share of what the data would tell about the component if the latent variables were known.");
     }
     if has("from maximum") {
         words.push(

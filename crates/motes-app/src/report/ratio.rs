@@ -25,7 +25,7 @@ pub struct Test {
 }
 
 /// What every test takes for granted.
-pub const ASSUMED: &str = "The p-value is that of the chi-squared distribution. It holds if the smaller model is a special case of the larger one with enough data, which a program cannot see.";
+pub const ASSUMED: &str = "The p-value is from the chi-squared distribution. It is valid if the smaller model is a special case of the larger one and there are enough data, which a program cannot see.";
 
 /// A test for each run against the next smaller one, or a sentence that says why there is none.
 pub fn tests(runs: &[Run]) -> Vec<Result<Test, String>> {
@@ -72,20 +72,20 @@ fn test(runs: &[Run], smaller: usize, larger: usize) -> Result<Test, String> {
         (None, None) => match (rows(s0), rows(s1)) {
             (Some(x), Some(y)) if x != y => {
                 return none(format!(
-                    "they are fits to other data, with n = {} and n = {}",
+                    "they were fitted to different data, with n = {} and n = {}",
                     grouped(x),
                     grouped(y)
                 ));
             }
             _ => notes.push(
-                "The models keep their data to themselves: the test holds if both are fits to the same."
+                "The data of these models are not recorded: the test is valid if both were fitted to the same."
                     .into(),
             ),
         },
-        _ => return none("they are fits to other data".into()),
+        _ => return none("they were fitted to different data".into()),
     }
     if let Some(key) = OBSERVED.into_iter().find(|key| of_both(key).0 != of_both(key).1) {
-        return none(format!("they differ in {key}, so that they are fits to other observations"));
+        return none(format!("they differ in {key}, so they were fitted to different observations"));
     }
     if a.d_theta == b.d_theta {
         return none(format!("they have the same number of parameters, {}", grouped(a.d_theta as u64)));
@@ -109,17 +109,17 @@ fn test(runs: &[Run], smaller: usize, larger: usize) -> Result<Test, String> {
     let mc_error = e0.zip(e1).map(|(x, y)| 2.0 * x.hypot(y));
     let p_at = |statistic: f64| chi_squared_tail(statistic, degrees);
     if !c0 {
-        notes.push("Both densities are taken as they are given; the test holds if they leave out the same constants.".into());
+        notes.push("Both densities are taken as they are given; the test is valid if they leave out the same constants.".into());
     }
     for (run, s) in [(a, s0), (b, s1)].into_iter().filter(|(_, s)| s.diagnostics.verdict != "ok") {
         notes.push(format!(
-            "The verdict of {} is {}: its log-likelihood need not be that of the maximum.",
+            "The verdict of {} is {}: its log-likelihood may not be that of the maximum.",
             called(run),
             printable(&s.diagnostics.verdict)
         ));
     }
     if statistic < 0.0 {
-        notes.push("The larger model has the smaller log-likelihood, which at the maximum it cannot have: that is Monte Carlo error, or one model is no special case of the other.".into());
+        notes.push("The larger model has the smaller log-likelihood, which is impossible at the maximum: it is Monte Carlo error, or the smaller model is not a special case of the larger one.".into());
     }
     let only = s1.theta.names.iter().filter(|name| !s0.theta.names.contains(name));
     if let Some(name) = only.into_iter().find(|name| is_log_sd(name)) {

@@ -156,7 +156,7 @@ fn title(verdict: &str) -> (&'static str, String) {
         "still-moving" => ("bad", "Theta was still moving"),
         "standing-still" => ("bad", "The run stands still"),
         "step-too-large" => ("bad", "The step size is too large"),
-        "low-acceptance" => ("bad", "Hardly any move is accepted"),
+        "low-acceptance" => ("bad", "Hardly any moves are accepted"),
         "biased" => ("bad", "The result is biased"),
         "poor-mixing" => ("bad", "The particles mix poorly"),
         "not-a-maximum" => ("bad", "Not a maximum of the likelihood"),
@@ -165,7 +165,7 @@ fn title(verdict: &str) -> (&'static str, String) {
         "flat" => ("bad", "The likelihood is flat in a direction"),
         "runaway" => ("bad", "Theta runs away"),
         "rescale" => ("bad", "The scales are too far apart"),
-        "not-reached" => ("care", "The wanted precision was not reached"),
+        "not-reached" => ("care", "The accuracy that was asked for was not reached"),
         "disagree" => ("bad", "The replicates disagree"),
         "predictions-only" => ("care", "Only the predictions can be trusted"),
         other => return ("bad", capital(&other.replace('-', " "))),
@@ -181,7 +181,8 @@ fn judged(summary: &Summary) -> Verdict {
         let advice = show::advice(summary, Face::Shell)
             .map(|a| sentence(&a))
             .unwrap_or("Motes gives no advice for this.".into());
-        return Verdict { tone, title, text: vec![advice], command: None };
+        let word = format!("The verdict is {}.", d.verdict);
+        return Verdict { tone, title, text: vec![advice, word], command: None };
     }
     let mut text = Vec::new();
     let known = |list: &[Option<f64>]| list.iter().flatten().copied().map(f64::abs).reduce(f64::max);

@@ -33,9 +33,9 @@ pub struct Task {
 pub enum Data {
     /// Ex. 1 with data drawn at theta = 1.
     Toy { dim: usize },
-    /// Sec. blr: the breast cancer data, split as scikit-learn does with this random state.
+    /// Sec. 3.1: the breast cancer data, split as scikit-learn does with this random state.
     Logistic { split: u32 },
-    /// Sec. bnn: a thousand 4s and 9s, split with this random state.
+    /// Sec. 3.2: a thousand 4s and 9s, split with this random state.
     Network { split: u32 },
 }
 

@@ -204,7 +204,7 @@ await check("a verdict other than ok is larger than the numbers", async () => {
   const page = await open("doubtful/report.html");
   const size = (what) => page.locator(what).first().evaluate((e) => parseFloat(getComputedStyle(e).fontSize));
   assert.ok(await size(".verdict h2") > 1.4 * await size(".figures dd"));
-  assert.match(await page.locator("main").textContent(), /Not to be had: its Monte Carlo error would be 12\./);
+  assert.match(await page.locator("main").textContent(), /Not available: its Monte Carlo error would be 12\./);
   await page.silent();
 });
 

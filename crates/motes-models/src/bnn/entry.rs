@@ -31,7 +31,7 @@ crate::options! {
     pub struct Options {
         + rows: RowOptions,
         "Data" {
-            /// Read images from an IDX file, gzipped or not, or rows from a CSV file with a header [default: embedded images]
+            /// Read images from an IDX file, gzipped or not, or rows from a CSV file with a header [default: built-in images]
             data: PathBuf => "FILE";
             /// The labels of `data`, where those are images in the IDX format
             labels: PathBuf => "FILE";

@@ -1,4 +1,4 @@
-//! The Bayesian neural network of Sec. bnn: p(l | f, x) ∝ exp(sum_j v_lj tanh(sum_i w_ji f_i)), with the scales of the
+//! The Bayesian neural network of Sec. 3.2: p(l | f, x) ∝ exp(sum_j v_lj tanh(sum_i w_ji f_i)), with the scales of the
 //! weights' priors to be learnt.
 
 mod design;

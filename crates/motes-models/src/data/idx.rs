@@ -11,13 +11,13 @@ use super::{DataError, Split, train_test_split};
 /// Handwritten digits: MNIST, Y. LeCun and C. Cortes, CC BY-SA 3.0; see data/README.md.
 pub mod mnist {
     /// The first 10,000 training images.
-    pub const IMAGES: &[u8] = include_bytes!("../../../../data/mnist/train-images-10k-idx3-ubyte.gz");
+    pub const IMAGES: &[u8] = include_bytes!("../../data/mnist/train-images-10k-idx3-ubyte.gz");
     /// Their labels.
-    pub const LABELS: &[u8] = include_bytes!("../../../../data/mnist/train-labels-10k-idx1-ubyte.gz");
+    pub const LABELS: &[u8] = include_bytes!("../../data/mnist/train-labels-10k-idx1-ubyte.gz");
     /// The first 2,000 test images.
-    pub const TEST_IMAGES: &[u8] = include_bytes!("../../../../data/mnist/test-images-2k-idx3-ubyte.gz");
+    pub const TEST_IMAGES: &[u8] = include_bytes!("../../data/mnist/test-images-2k-idx3-ubyte.gz");
     /// Their labels.
-    pub const TEST_LABELS: &[u8] = include_bytes!("../../../../data/mnist/test-labels-2k-idx1-ubyte.gz");
+    pub const TEST_LABELS: &[u8] = include_bytes!("../../data/mnist/test-labels-2k-idx1-ubyte.gz");
     /// The names used in messages, in the order above.
     pub const NAMES: [&str; 4] = [
         "train-images-10k-idx3-ubyte.gz",
@@ -236,7 +236,7 @@ pub struct TaskOptions {
 }
 
 impl Default for TaskOptions {
-    /// The task of Sec. bnn: a thousand 4s and 9s, 800 of them to train on.
+    /// The task of Sec. 3.2: a thousand 4s and 9s, 800 of them to train on.
     fn default() -> Self {
         TaskOptions { classes: vec![4, 9], subsample: Some(1000), seed: 0, test_fraction: 0.2, split_seed: 0 }
     }

@@ -54,7 +54,7 @@ pub mod wisconsin {
     /// The name used in messages.
     pub const NAME: &str = "wisconsin-breast-cancer.csv";
     /// The file itself.
-    pub const BYTES: &[u8] = include_bytes!("../../../../data/wisconsin-breast-cancer.csv");
+    pub const BYTES: &[u8] = include_bytes!("../../data/wisconsin-breast-cancer.csv");
     /// What is left out by default.
     pub const DROP: &[&str] = &["id"];
 }

@@ -142,7 +142,7 @@ impl Remember {
         if let Some(Moments { mean, std }) = &self.moments {
             lists.extend([("moments.mean", mean.len(), true), ("moments.std", std.len(), true)]);
             if let Some(wrong) = std.iter().find(|s| !(s.is_finite() && **s > 0.0)) {
-                return Err(format!("data.moments.std has {wrong:e}, which is no standard deviation"));
+                return Err(format!("data.moments.std has {wrong:e}, which is not a standard deviation"));
             }
         }
         match lists.into_iter().find(|(_, length, there)| *there && *length != inputs) {
@@ -187,8 +187,12 @@ mod tests {
             ("/inputs", json!(u64::MAX), "data.inputs is 18446744073709551615"),
             ("/moments/mean", json!([1.0]), "data.moments.mean has 1 entries"),
             ("/moments/std", json!([1.0, 2.0, 3.0]), "data.moments.std has 3 entries"),
-            ("/moments/std", json!([1.0, -2.0]), "data.moments.std has -2e0, which is no standard deviation"),
-            ("/moments/std", json!([0.0, 1.0]), "which is no standard deviation"),
+            (
+                "/moments/std",
+                json!([1.0, -2.0]),
+                "data.moments.std has -2e0, which is not a standard deviation",
+            ),
+            ("/moments/std", json!([0.0, 1.0]), "which is not a standard deviation"),
             ("/intercept", json!(3), "data: invalid type"),
         ] {
             let mut data = good();

@@ -17,7 +17,7 @@ crate::options! {
         "Data" {
             /// The column to explain [default: the last]
             target: String => "COL";
-            /// Columns to leave out [default: none; id of the embedded data]
+            /// Columns to leave out [default: none; id of the built-in data]
             drop: Vec<String> => "COL,...";
             /// Levels that the others of a category are compared with; a column of numbers becomes a category [default: the
             /// first of each]
@@ -28,7 +28,7 @@ crate::options! {
             test_fraction: f64 => "F";
             /// The seed of that split, equal to scikit-learn's [default: 0]
             split_seed: u32 => "S";
-            /// Take features as they are
+            /// Do not standardise the features
             no_standardize: bool => "BOOL";
         }
     }

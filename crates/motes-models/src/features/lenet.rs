@@ -8,7 +8,7 @@ use crate::generator::convnet::{ConvNet, Layers, Stage};
 use crate::generator::tensors::{named, open, read, restore, serialize};
 
 /// The trained weights; see data/README.md.
-const TRAINED: &[u8] = include_bytes!("../../../../data/lenet.safetensors");
+const TRAINED: &[u8] = include_bytes!("../../data/lenet.safetensors");
 /// Digits.
 const CLASSES: usize = 10;
 /// Images that go through the network together where only its results are wanted.

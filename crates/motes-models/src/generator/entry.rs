@@ -43,19 +43,19 @@ crate::options! {
     /// Which images there are, and how they are decoded.
     pub struct Options {
         "Data" {
-            /// A folder of JPEG or PNG images (shorter side to 32, centre crop), or an IDX file [default: embedded MNIST]
+            /// A folder of JPEG or PNG images (shorter side to 32, centre crop), or an IDX file [default: built-in MNIST]
             data: PathBuf => "DIR|IDX";
             /// The labels of an IDX file of images, for `motes synthesize --from labels`
             labels: PathBuf => "IDX";
             /// 1 for grey images, 3 for coloured ones [default: 1, or 3 for a folder]
             channels: usize => "1|3";
-            /// The number of images M, the first of those there are [default: all]
+            /// The number of images M, from the first on [default: all]
             images: usize => "M";
         }
         "Network" {
             /// The standard deviation of the observation noise [default: 0.01]
             sigma: f64 => "S" signed;
-            /// two-pass: running statistics for the particles' gradient, as the authors; one-pass: the batch's, cheaper, another
+            /// two-pass: running statistics for the particles' gradient, as in the authors' code; one-pass: the batch's, cheaper, a different
             /// algorithm (pgd) [default: two-pass]
             batchnorm: BatchNorm => "HOW";
             /// Passes over all images, instead of steps [default: 100]
@@ -255,7 +255,7 @@ impl Images {
         }
         if *algorithm != &PGD && self.batchnorm() == BatchNorm::OnePass {
             return Err(format!(
-                "`batchnorm=one-pass` is a variant of pgd, which {algorithm} has no use for; use two-pass"
+                "`batchnorm=one-pass` is a variant of pgd, which {algorithm} does not take; use two-pass"
             )
             .into());
         }

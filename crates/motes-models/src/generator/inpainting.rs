@@ -1,4 +1,4 @@
-//! The search for latents whose decoded image agrees with the seen pixels of a given one (eq. recon).
+//! The search for latents whose decoded image agrees with the seen pixels of a given one (eq. 73).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

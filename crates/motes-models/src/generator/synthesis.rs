@@ -1,4 +1,4 @@
-//! Latents to make images from: the prior, or Gaussians and mixtures of them fitted to the particles (App. gen).
+//! Latents to make images from: the prior, or Gaussians and mixtures of them fitted to the particles (App. E.4).
 
 use linfa::DatasetBase;
 use linfa::traits::Fit;

@@ -49,7 +49,7 @@ impl<F: Real> Hierarchical<F> {
         Hierarchical { grouped: true, ..Self::new(y) }
     }
 
-    /// Draws y from the model at the given theta, as App. hier does.
+    /// Draws y from the model at the given theta, as App. E.1 does.
     pub fn generate(d: usize, theta: f64, seed: u64) -> Vec<f64> {
         let noise = Noise::new(seed, Purpose::Data);
         let mut x = vec![0.0; d];
@@ -60,7 +60,7 @@ impl<F: Real> Hierarchical<F> {
         y
     }
 
-    /// theta_*, the maximiser of the marginal likelihood (eq. hieroptimum).
+    /// theta_*, the maximiser of the marginal likelihood (eq. 51).
     pub fn theta_star(&self) -> f64 {
         self.y_mean
     }

@@ -33,18 +33,18 @@ crate::options! {
     pub struct Options {
         + rows: RowOptions,
         "Data" {
-            /// Read the data from a CSV file with a header [default: embedded data]
+            /// Read the data from a CSV file with a header [default: built-in data]
             data: PathBuf => "FILE";
-            /// A column that says how often each row to train on counts [default: once]
+            /// A column that says how often each training row counts [default: once]
             weights: String => "COL";
         }
         "Model" {
-            /// What to learn of the prior N(m 1, V I) of the weights: mean, variance or both; theta is m, log V or both, and m is
-            /// 0 where it is not learnt [default: variance; mean with the embedded data]
+            /// What to learn of the weights' prior N(m 1, V I): mean, variance or both; theta is m, log V or both, and m is
+            /// 0 where it is not learnt [default: variance; mean with the built-in data]
             learn: Learn => "PART";
             /// V where it is not learnt [default: 5]
             prior_variance: f64 => "V";
-            /// Add an intercept with its own prior N(0, 100) [default: added, but not with the embedded data]
+            /// Add an intercept with its own prior N(0, 100) [default: added, but not with the built-in data]
             intercept: bool => "BOOL";
             /// Leave the intercept out
             no_intercept: bool => "BOOL";
@@ -167,17 +167,17 @@ impl Regression {
                 "the classes {a} and {b} are separated: some weights tell all rows to train on apart, so that larger ones always fit better"
             ));
             boundary = Some(format!(
-                "the classes {a} and {b} are separated, so that larger weights always fit better and the likelihood of log_variance hardly changes towards infinity; predictions can be used: fix the variance with `learn=mean` and `prior-variance`, or give more rows"
+                "the classes {a} and {b} are separated, so larger weights always fit better and the likelihood hardly changes as log_variance goes to infinity; predictions can be used: fix the variance with `learn=mean` and `prior-variance`, or give more rows"
             ));
         }
         let centred = prepared.moments.is_some() && prior.intercept;
         if centred && prior.learn != Learn::Mean && train.weights.is_none() && !has_signal(&train) {
             notes.push(
-                "the features tell the classes apart no better than chance would: the likelihood falls as the weights' variance leaves 0, so that log_variance may have no maximum"
+                "the features tell the classes apart no better than chance: the likelihood falls as the variance of the weights leaves 0, so log_variance may have no maximum"
                     .into(),
             );
             boundary = Some(
-                "the features tell the classes apart no better than chance would, so that the likelihood has a maximum at a variance of 0 and log_variance goes to minus infinity; predictions can be used, and are those of an intercept alone: give other features"
+                "the features tell the classes apart no better than chance, so the likelihood has its maximum at a variance of 0 and log_variance goes to minus infinity; predictions can be used, and are those of an intercept alone: give other features"
                     .into(),
             );
         }

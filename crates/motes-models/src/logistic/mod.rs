@@ -1,4 +1,4 @@
-//! Bayesian logistic regression (Sec. blr): weights x ~ N(m 1, V I), labels l_i ~ Bernoulli(sigmoid(f_i.x)); theta is m, log V or both.
+//! Bayesian logistic regression (Sec. 3.1): weights x ~ N(m 1, V I), labels l_i ~ Bernoulli(sigmoid(f_i.x)); theta is m, log V or both.
 
 mod entry;
 mod kernels;
@@ -32,7 +32,7 @@ const PER_BLOCK: std::ops::RangeInclusive<usize> = 4..=8;
 /// Coordinates in a block of particles where the rows are many.
 const MOST_COORDINATES: usize = 1 << 16;
 
-/// l(theta, x) = sum_i [l_i f_i.x - ln(1 + e^{f_i.x})] - |x - m 1|^2 / (2V) (eq. blrdens with erratum 1), less D log(V) / 2
+/// l(theta, x) = sum_i [l_i f_i.x - ln(1 + e^{f_i.x})] - |x - m 1|^2 / (2V) (eq. 59 with erratum 1), less D log(V) / 2
 /// where V is learnt, and less b^2 / (2W) for an intercept b, the last coordinate, where there is one.
 #[derive(Debug)]
 pub struct Logistic<F> {

@@ -34,7 +34,7 @@ crate::options! {
         "Data" {
             /// Read the data from a CSV file with a header
             data: PathBuf => "FILE";
-            /// A column that says how often each row to train on counts [default: once]
+            /// A column that says how often each training row counts [default: once]
             weights: String => "COL";
         }
         "Model" {
@@ -161,10 +161,10 @@ impl Regression {
         let mut boundary = None;
         if separated(&train, intercept) {
             notes.push("the classes are separated: some weights tell all rows to train on apart, so that larger ones always fit better".into());
-            boundary = Some("the classes are separated, so that larger weights always fit better and the likelihood of log_variance hardly changes towards infinity; predictions can be used: give more rows, or leave features out".into());
+            boundary = Some("the classes are separated, so larger weights always fit better and the likelihood hardly changes as log_variance goes to infinity; predictions can be used: give more rows, or leave features out".into());
         } else if remember.moments.is_some() && intercept && !has_signal(&train) {
-            notes.push("the features tell the classes apart no better than chance would: the likelihood falls as the weights' variance leaves 0, so that log_variance may have no maximum".into());
-            boundary = Some("the features tell the classes apart no better than chance would, so that the likelihood has a maximum at a variance of 0 and log_variance goes to minus infinity; predictions can be used: give other features".into());
+            notes.push("the features tell the classes apart no better than chance: the likelihood falls as the variance of the weights leaves 0, so log_variance may have no maximum".into());
+            boundary = Some("the features tell the classes apart no better than chance, so the likelihood has its maximum at a variance of 0 and log_variance goes to minus infinity; predictions can be used: give other features".into());
         }
         let options = Options {
             rows: prepared.options,

@@ -4,7 +4,7 @@ use super::{Algorithm, Composition, Order};
 use crate::moves::Move;
 use crate::rules::Rule;
 
-/// Eqs. genxupdate2 and genthetaupdate2: some Langevin transitions of each particle at theta_k from where it was, then theta
+/// Eqs. 72 and 71: some Langevin transitions of each particle at theta_k from where it was, then theta
 /// at where they end.
 pub static ABP: Algorithm = Algorithm {
     name: "abp",

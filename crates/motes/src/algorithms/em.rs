@@ -4,7 +4,7 @@ use super::{Algorithm, Composition, Order};
 use crate::moves::Move;
 use crate::rules::Rule;
 
-/// The E- and M-steps of Sec. intro and App. hier, for models that can do both exactly.
+/// The E- and M-steps of Sec. 1 and App. E.1, for models that can do both exactly.
 pub static EM: Algorithm = Algorithm {
     name: "em",
     about: "exact expectation-maximisation",

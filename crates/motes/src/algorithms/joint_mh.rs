@@ -5,7 +5,7 @@ use crate::moves::Move;
 use crate::rules::Rule;
 use crate::settings::JointUpdate;
 
-/// Alg. 5: theta and the cloud move as in PGD or PQN and are accepted together by eq. acceptprobjoint.
+/// Alg. 5: theta and the cloud move as in PGD or PQN and are accepted together by eq. 104.
 pub static JOINT_MH: Algorithm = Algorithm {
     name: "joint-mh",
     about: "Metropolis-Hastings on theta and the whole cloud with pgd's or pqn's proposal",

@@ -4,7 +4,7 @@ use super::{Algorithm, Composition, Order};
 use crate::moves::Move;
 use crate::rules::Rule;
 
-/// App. blr: reparametrised gradient steps on the mean and variance of a product Gaussian, theta by eq. IW2gradalg11 at
+/// App. E.2: reparametrised gradient steps on the mean and variance of a product Gaussian, theta by eq. 14 at
 /// the same draws.
 pub static MEAN_FIELD: Algorithm = Algorithm {
     name: "mean-field",

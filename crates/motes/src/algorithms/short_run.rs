@@ -4,7 +4,7 @@ use super::{Algorithm, Composition, Order};
 use crate::moves::Move;
 use crate::rules::Rule;
 
-/// As alternating back-propagation (eqs. genxupdate2 and genthetaupdate2), but each particle starts from the prior.
+/// As alternating back-propagation (eqs. 72 and 71), but each particle starts from the prior.
 pub static SHORT_RUN: Algorithm = Algorithm {
     name: "short-run",
     about: "short-run MCMC: some transitions of each particle from the prior, then theta",

@@ -4,7 +4,7 @@ use super::{Algorithm, Composition, Order};
 use crate::moves::Move;
 use crate::rules::Rule;
 
-/// Eq. SOUL: N serial moves at theta_k from the last chain's last state, then theta by eq. IW2gradalg11 over that chain.
+/// Eq. 17: N serial moves at theta_k from the last chain's last state, then theta by eq. 14 over that chain.
 pub static SOUL: Algorithm = Algorithm {
     name: "soul",
     about: "one serial Langevin chain per step",

@@ -250,7 +250,7 @@ impl<F: Real> Judge<'_, F> {
                 return finding(
                     "runaway",
                     format!(
-                        "{name} came to {to} and has nowhere to arrive: a search from the estimate goes on to {}; bound that parameter, or leave out what it stands for",
+                        "{name} reached {to} and does not converge: a search from the estimate goes on to {}; bound that parameter, or leave out what it stands for",
                         if up { "infinity" } else { "minus infinity" }
                     ),
                 );
@@ -283,7 +283,7 @@ impl<F: Real> Judge<'_, F> {
         if !a.sound {
             return finding(
                 "poor-mixing",
-                "the particles of the adjusted pass disagree, so some are caught in different modes: the posterior has several, and nothing here visits all".into(),
+                "the particles of the adjusted pass disagree, so some are stuck in different modes: the posterior has several, and no algorithm here visits them all".into(),
             );
         }
         let (names, unadjusted) = (self.model.theta_names(), d.acceptance.is_none());

@@ -17,7 +17,7 @@ use crate::{Error, Model, Real};
 /// How theta moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rule {
-    /// theta + h Lambda mean gradient, with theta's own rate in place of h where it has one (eqs. IW2gradalg11 and IW2gradalg2).
+    /// theta + h Lambda mean gradient, with theta's own rate in place of h where it has one (eqs. 14 and 16).
     Gradient {
         /// Lambda.
         preconditioner: Preconditioner,
@@ -29,7 +29,7 @@ pub enum Rule {
         /// How fast the velocity is forgotten.
         friction: f64,
     },
-    /// theta - h [sum of Hessians]^-1 sum of gradients (eq. newtonalg).
+    /// theta - h [sum of Hessians]^-1 sum of gradients (eq. 33).
     Newton,
     /// theta_*(x^{1:N}), the maximiser given the cloud: closed, or numerical and warm-started where there is no closed form.
     MStep,

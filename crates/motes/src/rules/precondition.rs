@@ -1,4 +1,4 @@
-//! Preconditioners: the matrix Lambda of eq. IW2gradalg2, fixed or adapted with k.
+//! Preconditioners: the matrix Lambda of eq. 16, fixed or adapted with k.
 
 use crate::settings::Preconditioner;
 

@@ -71,7 +71,7 @@ words! {
     Preconditioner, "preconditioner",
     /// Nothing (Alg. 1).
     None = "none",
-    /// One over the number of terms (eq. IW2gradalg2).
+    /// One over the number of terms (eq. 16).
     Diagonal = "diagonal",
     /// One over the root of the sum of squared gradients.
     Adagrad = "adagrad",

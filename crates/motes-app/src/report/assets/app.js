@@ -440,7 +440,7 @@
     const auc = data.runs[0].metrics.auc;
     chart(host, () => ({
       lines: [{ x: roc.map((p) => p[0]), y: roc.map((p) => p[1]), colour: colour(0), width: 2, label: "recognised", area: true }, { ...diagonal, label: "chance" }],
-      xRange: [0, 1], yRange: [0, 1], xLabel: "others taken for it", yLabel: `${host.dataset.name} recognised`,
+      xRange: [0, 1], yRange: [0, 1], xLabel: "false positives", yLabel: `${host.dataset.name}: true positives`,
       xText: (x) => `false alarms ${significant(x, 3)}`, idle: `ROC curve: area ${significant(auc, 4)}`,
       label: `ROC curve of ${host.dataset.name}; the area under it is ${significant(auc, 4)}. Arrow keys move along it.`,
       keys: [{ text: "ROC", colour: colour(0), width: 2 }, { text: "chance", colour: "var(--faint)", width: 1, dash: "4 3" }],

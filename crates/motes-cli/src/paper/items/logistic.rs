@@ -29,7 +29,7 @@ const ERRORS: [[Printed; 3]; 4] = [
     [p("3.56", "0.69"), p("3.65", "0.68"), p("3.44", "0.33")],
     [p("3.53", "0.72"), p("3.60", "0.60"), p("3.43", "0.35")],
 ];
-/// Sec. blr, in the text; N = 100.
+/// Sec. 3.1, in the text; N = 100.
 const MEAN_FIELD_ERROR: Printed = p("3.65", "0.01");
 /// Tab. 1, times in seconds.
 const TIMES: [[Printed; 3]; 4] = [

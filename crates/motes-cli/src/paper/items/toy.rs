@@ -1,4 +1,4 @@
-//! The toy hierarchical model: Fig. 1, Fig. 2 and the spectral radii of App. hierconvrates.
+//! The toy hierarchical model: Fig. 1, Fig. 2 and the spectral radii of App. F.1.
 
 use motes::algorithms::{Algorithm, EM, MARGINAL_MH, PGD, PMGD, PQN};
 use motes::settings::Settings;
@@ -341,7 +341,7 @@ pub fn radii(_plan: Plan, _outcomes: &Outcomes) -> Shown {
         panels.push(panel);
     }
     Shown {
-        title: "Spectral radii and optimal step sizes (App. hierconvrates)",
+        title: "Spectral radii and optimal step sizes (App. F.1)",
         setting: "The mean-field rates of PGD, PQN and PMGD on the toy model, for D_x = 2, 10 and 100.".into(),
         fewer: String::new(),
         figure: Some(Figure {
@@ -390,7 +390,7 @@ mod tests {
                 );
             }
         }
-        // App. hierconvrates: rho_G >= rho_N whenever D >= 4, with equality there.
+        // App. F.1: rho_G >= rho_N whenever D >= 4, with equality there.
         assert!((optimal(4.0)[0].1 - optimal(4.0)[1].1).abs() < 1e-15);
     }
 
