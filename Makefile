@@ -1,6 +1,6 @@
 # Everything a newcomer or CI calls. `make test` is the whole check.
 
-.PHONY: test fmt lint docs unit python test-slow test-python-full bench results test-browser test-peers fuzz deny book package binary wheel notes draft-release
+.PHONY: test fmt lint docs unit python test-slow test-python-full bench results test-browser test-peers test-parquet fuzz deny book package binary wheel notes draft-release
 
 test: fmt lint docs unit python
 
@@ -54,6 +54,10 @@ test-browser:
 # The generator network against PyTorch, which it installs under target/ (bench/torch.sh).
 test-peers:
 	bash bench/check_peers.sh
+
+# Tables from Parquet files, which the usual build leaves out.
+test-parquet:
+	cargo test --quiet -p motes-models --features parquet --test all parquet
 
 # Damaged files for every reader, FUZZ seconds for each of them in FUZZ_TARGETS (all, unless some are named). Each goes on where it
 # ended the last time; what it finds is in target/fuzz.

@@ -1,4 +1,4 @@
-//! Streaming averages over the steps after burn-in: theta-bar and the first two moments of q-bar (eq. estimators).
+//! Streaming averages over the steps after burn-in: theta-bar and the first two moments of q-bar (eq. 13).
 
 use crate::blocks::{INLINE_NANOSECONDS, for_each3};
 use crate::simd::{dispatch, sum_lanes};

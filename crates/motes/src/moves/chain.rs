@@ -8,7 +8,7 @@ use crate::step::Stepper;
 use crate::{At, Error, Real, Want};
 
 impl<F: Real> Stepper<'_, F> {
-    /// N Langevin moves at theta_k from the last state of the previous chain (eq. SOUL), in each group.
+    /// N Langevin moves at theta_k from the last state of the previous chain (eq. 17), in each group.
     ///
     /// What is evaluated at state n serves both its contribution to theta and the move to state n + 1.
     pub(crate) fn chain_step(&mut self, field: Field<'_, F>, h: f64) -> Result<(), Error> {

@@ -139,7 +139,7 @@ impl<F: Real> Kit<'_, F> {
         Ok(())
     }
 
-    /// Proposes by the Langevin kernel and accepts each row by itself, both densities at theta_k (App. biasdisc): groups are
+    /// Proposes by the Langevin kernel and accepts each row by itself, both densities at theta_k (App. F): groups are
     /// independent given theta.
     fn mala(&self, here: &Here<'_>, x: &mut [F], worker: &mut Worker<F>) -> Result<usize, Trouble> {
         let d = self.d;
@@ -240,7 +240,7 @@ pub(super) fn known(log_densities: &[f64]) -> Result<(), Trouble> {
     if some { Err(Trouble::Density) } else { Ok(()) }
 }
 
-/// The logarithm of K_theta(from, to) of eq. ULAkernel, up to a constant; `grad` is the x-gradient at `from`.
+/// The logarithm of K_theta(from, to) of eq. 82, up to a constant; `grad` is the x-gradient at `from`.
 pub(super) fn log_kernel<F: Real>(from: &[F], to: &[F], grad: &[F], h: f64) -> f64 {
     let squares = from.iter().zip(to).zip(grad).map(|((from, to), g)| {
         let step = to.f64() - from.f64() - h * g.f64();

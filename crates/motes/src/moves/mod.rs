@@ -17,7 +17,7 @@ use crate::settings::Settings;
 /// How particles move.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Move {
-    /// Every particle by the unadjusted Langevin kernel K_theta of eq. ULAkernel.
+    /// Every particle by the unadjusted Langevin kernel K_theta of eq. 82.
     Ula,
     /// The same, accepted or rejected particle by particle, and in each group by itself.
     Mala,

@@ -14,7 +14,7 @@ use crate::{At, Error, Real, Remembered, Want};
 const TILE: usize = 512;
 
 impl<F: Real> Stepper<'_, F> {
-    /// Draws x^n = mu + sigma eps^n, then moves (mu, s) by the gradients of the free energy of App. blr, with
+    /// Draws x^n = mu + sigma eps^n, then moves (mu, s) by the gradients of the free energy of App. E.2, with
     /// sigma^2 = softplus(s), and collects what moves theta at the same draws, all from (theta_k, mu_k, s_k).
     pub(crate) fn variational_step(
         &mut self,

@@ -12,7 +12,7 @@ use crate::{At, Error, ModelError, Real, State, Want};
 impl<F: Real> Stepper<'_, F> {
     /// Proposes Z^{1:N} from K_theta and psi by the theta-rule, then accepts or rejects both together.
     ///
-    /// The ratio is eq. acceptprob (psi = theta_*(Z), marginal-mh) or eq. acceptprobjoint (psi = u(theta, X), joint-mh):
+    /// The ratio is eq. 101 (psi = theta_*(Z), marginal-mh) or eq. 104 (psi = u(theta, X), joint-mh):
     /// in both, densities and kernels belong to theta at X and to psi at Z. A rejection keeps theta and X.
     pub(crate) fn whole_cloud_step(
         &mut self,
