@@ -72,7 +72,7 @@ deny:
 	@command -v cargo-deny > /dev/null || { echo "make deny needs cargo-deny; install it with: cargo install --locked cargo-deny"; exit 2; }
 	cargo deny check $(DENY)
 
-# What crates.io would get of the library crates and the command line, each built from its package alone.
+# What a registry would get of the library crates and the command line, each built from its package alone.
 package:
 	cargo package --workspace --exclude motes-py --exclude motes-fuzz
 

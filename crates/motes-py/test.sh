@@ -22,10 +22,7 @@ venv=$PWD/target/python-$kind
 # Installing what is there already takes seconds on a slow network; a list of it takes none.
 if [ "$(cat "$venv/installed" 2>/dev/null)" != "${packages[*]} ${others[*]}" ]; then
     pip() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
-    # PyTorch for processors alone where that can be had (200 MB); with the others comes the usual one (several GB).
-    if [ "$kind" = full ]; then
-        pip --retries 1 --index-url https://download.pytorch.org/whl/cpu torch || true
-    fi
+    # The usual PyTorch has several GB: PIP_EXTRA_INDEX_URL may name where the build for processors alone is.
     pip "${packages[@]}"
     [ ${#others[@]} = 0 ] || pip "${others[@]}" || echo "the tests that need ${others[*]} are skipped" >&2
     echo "${packages[*]} ${others[*]}" >"$venv/installed"
