@@ -503,7 +503,8 @@ class BayesianNeuralNetwork(_Builtin):
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
-    return os.path.abspath(place("path", path))
+    folder, name = os.path.split(os.path.abspath(place("path", path)))
+    return os.path.join(os.path.realpath(folder), name)  # as the command line writes it down
 
 
 def _references(reference: Mapping[str, Any] | None) -> dict[str, list[str]]:
