@@ -72,93 +72,121 @@ pub fn log_likelihood<F: Real>(
         return Ok(answer(value, variance, "annealing"));
     }
     let noise = Noise::new(seed, Purpose::Evidence);
-    let of_groups: Vec<Result<(f64, f64), String>> = (0..groups)
+    // As many groups as the model takes in one call: asking may cost more than the answer.
+    let rows = (n - n / 2) * clouds;
+    let at_once = (model.rows_per_block(n) / rows).clamp(1, groups);
+    let of_groups: Vec<Result<Vec<(f64, f64)>, String>> = (0..groups.div_ceil(at_once))
         .into_par_iter()
-        .with_min_len(16)
-        .map(|g| of_group(model, theta, draws, g, n, &noise))
+        .with_min_len(16usize.div_ceil(at_once))
+        .map(|i| {
+            let range = i * at_once..groups.min((i + 1) * at_once);
+            let integrals = Integrals { model, theta, range, n, noise: &noise };
+            integrals.groups(draws)
+        })
         .collect();
     let (mut value, mut variance) = (0.0, 0.0);
-    for group in of_groups {
-        let (log, error) = group?;
-        value += log;
-        variance += error;
+    for groups in of_groups {
+        for (log, error) in groups? {
+            value += log;
+            variance += error;
+        }
     }
     Ok(answer(value, variance, "bridge"))
 }
 
-/// The logarithm of a group's integral, and the variance of that.
-fn of_group<F: Real>(
-    model: &dyn Model<F>,
-    theta: &[f64],
-    draws: &KeptClouds<F>,
-    g: usize,
+/// The integrals of some groups, and what their computation needs.
+struct Integrals<'a, F: Real> {
+    model: &'a dyn Model<F>,
+    theta: &'a [f64],
+    range: Range<usize>,
     n: usize,
-    noise: &Noise,
-) -> Result<(f64, f64), String> {
-    let (groups, d) = (model.groups(), model.d_x());
-    let len = groups * n * d;
-    let of_cloud = |c: usize| &draws.data[c * len + g * n * d..c * len + (g + 1) * n * d];
-    let clouds = draws.sizes.len();
-    // By particles, which know nothing of each other: halves in time would share what both remember of their middle.
-    let half = n / 2;
-    let part = |particles: Range<usize>| {
-        let row = particles.start * d..particles.end * d;
-        (0..clouds).flat_map(move |c| of_cloud(c)[row.clone()].iter().copied())
-    };
-    // Either half has its turn: the mean is better than each, and the error that of one.
-    let (first, second) = (part(0..half).collect::<Vec<F>>(), part(half..n).collect::<Vec<F>>());
-    let there = of_halves(model, theta, g, (&first, &second), n - half, (noise, 0))?;
-    let back = of_halves(model, theta, g, (&second, &first), half, (noise, 1))?;
-    Ok((0.5 * (there.0 + back.0), 0.5 * (there.1 + back.1)))
+    noise: &'a Noise,
 }
 
-/// The same by a Gaussian that is fitted to some draws and a bridge to others, of n particles in turn.
-fn of_halves<F: Real>(
-    model: &dyn Model<F>,
-    theta: &[f64],
-    g: usize,
-    (fitted, rest): (&[F], &[F]),
-    n: usize,
-    (noise, turn): (&Noise, u64),
-) -> Result<(f64, f64), String> {
-    let (groups, d) = (model.groups(), model.d_x());
-    let fitted: Vec<f64> = fitted.iter().map(|v| v.f64()).collect();
-    let name = || if groups > 1 { format!(" of group {}", model.group_names()[g]) } else { String::new() };
-    let gaussian = Gaussian::independent(&fitted, d)
-        .correlated(&fitted, 0.0)
-        .ok_or_else(|| format!("the draws of the posterior{} do not span all its dimensions", name()))?;
-    let count = (rest.len() / d).min(PROPOSALS);
-    let mut normals = vec![0.0; count * d];
-    noise.normals_f64(turn, (g * PROPOSALS * d) as u64, &mut normals);
-    normals.chunks_exact_mut(d).for_each(|row| gaussian.draw(row));
-    let proposals: Vec<F> = normals.iter().map(|v| F::of(*v)).collect();
-    let ratios = |rows: &[F], out: &mut Vec<f64>| -> Result<(), String> {
-        let rows_per_call = model.rows_per_block(n).max(1);
+impl<F: Real> Integrals<'_, F> {
+    /// The logarithm of each group's integral, and the variance of that.
+    fn groups(&self, draws: &KeptClouds<F>) -> Result<Vec<(f64, f64)>, String> {
+        let (n, d, clouds) = (self.n, self.model.d_x(), draws.sizes.len());
+        let len = self.model.groups() * n * d;
+        // By particles, which know nothing of each other: halves in time would share what both remember of their middle.
+        let half = n / 2;
+        let part = |particles: Range<usize>| -> Vec<F> {
+            let row = particles.start * d..particles.end * d;
+            let cloud = |g: usize, c: usize| &draws.data[c * len + g * n * d..c * len + (g + 1) * n * d];
+            let of_range = self.range.clone().flat_map(|g| (0..clouds).map(move |c| cloud(g, c)));
+            of_range.flat_map(|cloud| &cloud[row.clone()]).copied().collect()
+        };
+        // Either half has its turn: the mean is better than each, and the error that of one.
+        let (first, second) = (part(0..half), part(half..n));
+        let there = self.halves((&first, &second), n - half, 0)?;
+        let back = self.halves((&second, &first), half, 1)?;
+        let mean =
+            |(there, back): ((f64, f64), (f64, f64))| (0.5 * (there.0 + back.0), 0.5 * (there.1 + back.1));
+        Ok(there.into_iter().zip(back).map(mean).collect())
+    }
+
+    /// The same by Gaussians that are fitted to some draws and bridges to others, of n particles in turn.
+    fn halves(&self, (fitted, rest): (&[F], &[F]), n: usize, turn: u64) -> Result<Vec<(f64, f64)>, String> {
+        let (count, d) = (self.range.len(), self.model.d_x());
+        let name = |g: usize| match self.model.groups() > 1 {
+            true => format!(" of group {}", self.model.group_names()[g]),
+            false => String::new(),
+        };
+        let gaussian = |(g, fitted): (usize, &[F])| {
+            let fitted: Vec<f64> = fitted.iter().map(|v| v.f64()).collect();
+            Gaussian::independent(&fitted, d).correlated(&fitted, 0.0).ok_or_else(|| {
+                format!("the draws of the posterior{} do not span all its dimensions", name(g))
+            })
+        };
+        let each = self.range.clone().zip(fitted.chunks_exact(fitted.len() / count));
+        let gaussians = each.map(gaussian).collect::<Result<Vec<Gaussian>, String>>()?;
+        let proposed = (rest.len() / count / d).min(PROPOSALS);
+        let mut normals = vec![0.0; count * proposed * d];
+        for ((g, gaussian), normals) in
+            self.range.clone().zip(&gaussians).zip(normals.chunks_exact_mut(proposed * d))
+        {
+            self.noise.normals_f64(turn, (g * PROPOSALS * d) as u64, normals);
+            normals.chunks_exact_mut(d).for_each(|row| gaussian.draw(row));
+        }
+        let proposals: Vec<F> = normals.iter().map(|v| F::of(*v)).collect();
+        let at_draws = self.ratios(rest, &gaussians)?;
+        let at_proposals = self.ratios(&proposals, &gaussians)?;
+        let both = at_draws.chunks_exact(at_draws.len() / count).zip(at_proposals.chunks_exact(proposed));
+        let bridged = |(g, (at_draws, at_proposals)): (usize, (&[f64], &[f64]))| {
+            if at_draws.iter().any(|v| !v.is_finite())
+                || at_proposals.iter().any(|v| v.is_nan() || *v == f64::INFINITY)
+            {
+                return Err(format!("the log density{} is not finite at draws of the posterior", name(g)));
+            }
+            Ok(bridge(at_draws, at_proposals, n))
+        };
+        self.range.clone().zip(both).map(bridged).collect()
+    }
+
+    /// The logarithm of the model's density beside that of each group's Gaussian, at as many rows of each group.
+    fn ratios(&self, rows: &[F], gaussians: &[Gaussian]) -> Result<Vec<f64>, String> {
+        let (model, d) = (self.model, self.model.d_x());
+        let groups: Vec<u32> = self.range.clone().map(|g| g as u32).collect();
+        let rows_per_call = model.rows_per_block(self.n).max(1);
         let mut scratch = vec![F::of(0.0); model.scratch_len(rows_per_call)];
+        let mut out = vec![0.0; rows.len() / d];
+        // Several groups fit into one call; the rows of a single one may not.
+        for (rows, out) in rows.chunks(rows_per_call * d).zip(out.chunks_mut(rows_per_call)) {
+            let at = At { groups: &groups, ..At::new(self.theta, rows) };
+            evaluate_rows(model, at, None, Some(out), &mut scratch, |_| {}).map_err(|e| e.to_string())?;
+        }
         let (mut x, mut whitened) = (vec![0.0; d], vec![0.0; d]);
-        for rows in rows.chunks(rows_per_call * d) {
-            let from = out.len();
-            out.resize(from + rows.len() / d, 0.0);
-            let groups = [g as u32];
-            let at = At { groups: &groups, ..At::new(theta, rows) };
-            evaluate_rows(model, at, None, Some(&mut out[from..]), &mut scratch, |_| {})
-                .map_err(|e| e.to_string())?;
-            for (row, out) in rows.chunks_exact(d).zip(&mut out[from..]) {
+        let each = out.len() / gaussians.len();
+        for ((gaussian, rows), out) in
+            gaussians.iter().zip(rows.chunks_exact(each * d)).zip(out.chunks_exact_mut(each))
+        {
+            for (row, out) in rows.chunks_exact(d).zip(out) {
                 x.iter_mut().zip(row).for_each(|(x, v)| *x = v.f64());
                 *out -= gaussian.log_density(&mut x, &mut whitened);
             }
         }
-        Ok(())
-    };
-    let (mut at_draws, mut at_proposals) = (Vec::new(), Vec::new());
-    ratios(rest, &mut at_draws)?;
-    ratios(&proposals, &mut at_proposals)?;
-    if at_draws.iter().any(|v| !v.is_finite())
-        || at_proposals.iter().any(|v| v.is_nan() || *v == f64::INFINITY)
-    {
-        return Err(format!("the log density{} is not finite at draws of the posterior", name()));
+        Ok(out)
     }
-    Ok(bridge(&at_draws, &at_proposals, n))
 }
 
 /// The logarithm of the ratio of normalising constants, and its variance: Meng and Wong's optimal bridge, with the logarithms of
