@@ -1,5 +1,7 @@
 """Decoders of one's own in PyTorch, against closed forms and against the built-in generator."""
 
+import pickle
+
 import numpy as np
 import pytest
 from conftest import paper
@@ -198,3 +200,19 @@ def test_the_papers_network_follows_the_built_in_one(algorithm):
     np.testing.assert_allclose(fits[1].loss, fits[0].loss, rtol=2e-3)
     assert abs(fits[0].loss / fits[0].loss[0] - 1).max() > 0.02
     np.testing.assert_allclose(fits[1].particles, fits[0].particles, rtol=0, atol=0.2 * np.abs(fits[0].particles).max())
+
+
+def test_fits_and_decoders_can_be_pickled():
+    data = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    decoder = motes.torch.Decoder(nn.Linear(1, 2), data, latent=1)
+    again = pickle.loads(pickle.dumps(decoder))
+    fit = motes.fit(decoder, epochs=5, progress=False)
+    np.testing.assert_array_equal(motes.fit(again, epochs=5, progress=False).theta, fit.theta)
+    copy = pickle.loads(pickle.dumps(fit))
+    np.testing.assert_array_equal(copy.decode(np.ones((2, 1))), fit.decode(np.ones((2, 1))))
+
+    class Local(nn.Linear):
+        pass
+
+    with pytest.raises(ValueError, match="the decoder's module cannot be pickled"):
+        pickle.dumps(motes.fit(motes.torch.Decoder(Local(1, 2), data, latent=1), epochs=1, progress=False))

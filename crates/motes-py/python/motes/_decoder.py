@@ -44,6 +44,16 @@ class Decoding:
     def __len__(self) -> int:
         return self.groups
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_problem"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._problem = _core.Problem.of_callables(self)
+
+    def _without_callables(self) -> "Decoding":
+        raise ValueError("the decoder's module cannot be pickled; define its class where it can be imported")
+
     def _described(self) -> str:
         raise NotImplementedError
 
