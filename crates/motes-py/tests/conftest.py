@@ -30,6 +30,34 @@ def paper(model, algorithm="pgd", **settings):
     return motes.fit(model, algorithm, **{"no_assess": True, "progress": False, **settings})
 
 
+@pytest.fixture
+def x64():
+    """JAX in double precision, for exact answers."""
+    jax = pytest.importorskip("jax")
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+def maximised(loglik, start):
+    """Where a function has its maximum, standard errors there, and its value."""
+    jax, optimize = pytest.importorskip("jax"), pytest.importorskip("scipy.optimize")
+    value, hessian = jax.jit(jax.value_and_grad(lambda t: -loglik(t))), jax.jit(jax.hessian(loglik))
+    found = optimize.minimize(lambda t: [np.asarray(v, dtype=float) for v in value(t)], np.asarray(start), jac=True, method="BFGS").x
+    for _ in range(5):
+        found = found + np.linalg.solve(np.asarray(hessian(found)), np.asarray(value(found)[1]))
+    assert np.abs(value(found)[1]).max() < 1e-6
+    return found, np.sqrt(np.diag(np.linalg.inv(-np.asarray(hessian(found))))), -float(value(found)[0])
+
+
+def near(fit, exact, se):
+    """Within 0.2 SE and 4 MC errors of the exact estimate, standard errors within 10 %."""
+    error = np.abs(fit.theta_mean - exact)
+    assert (error < 0.2 * se).all() and (error < 4 * fit._of_theta("mc_error")).all()
+    np.testing.assert_allclose(fit._of_theta("se"), se, rtol=0.1)
+
+
 @pytest.fixture(scope="session")
 def cli():
     """Runs the command line, which must succeed."""

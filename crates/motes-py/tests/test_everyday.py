@@ -7,21 +7,13 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, maximised, near
 
 import motes
 
 jax = pytest.importorskip("jax")
-optimize = pytest.importorskip("scipy.optimize")
+pytest.importorskip("scipy.optimize")
 jnp = jax.numpy
-
-
-@pytest.fixture
-def x64():
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", before)
 
 
 @lru_cache(maxsize=None)
@@ -31,21 +23,9 @@ def example(name):
         return runpy.run_path(str(ROOT / "examples" / "python" / f"{name}.py"))
 
 
-def maximised(loglik, start):
-    """Where a function has its maximum, standard errors there, and its value."""
-    value, hessian = jax.jit(jax.value_and_grad(lambda t: -loglik(t))), jax.jit(jax.hessian(loglik))
-    found = optimize.minimize(lambda t: [np.asarray(v, dtype=float) for v in value(t)], np.asarray(start), jac=True, method="BFGS").x
-    for _ in range(5):
-        found = found + np.linalg.solve(np.asarray(hessian(found)), np.asarray(value(found)[1]))
-    assert np.abs(value(found)[1]).max() < 1e-6
-    return found, np.sqrt(np.diag(np.linalg.inv(-np.asarray(hessian(found))))), -float(value(found)[0])
-
-
 def agrees(fit, exact, se, loglik):
-    """Within 0.2 SE and 4 MC errors of the maximum, standard errors within 10 %, and the log-likelihood within its error."""
-    error = np.abs(fit.theta_mean - exact)
-    assert (error < 0.2 * se).all() and (error < 4 * fit._of_theta("mc_error")).all()
-    np.testing.assert_allclose(fit._of_theta("se"), se, rtol=0.1)
+    """Near the maximum, and the log-likelihood within its error."""
+    near(fit, exact, se)
     assert fit.loglik == pytest.approx(loglik, abs=max(0.1, 4 * fit.loglik_mc_error))
 
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import maximised, near
 
 import motes
 
@@ -63,31 +64,9 @@ def integrated(log_terms, points=801):
     return loglik
 
 
-def maximised(loglik, theta):
-    """Where a function has its maximum, standard errors there, and its value."""
-    optimize = pytest.importorskip("scipy.optimize")
-    value, hessian = jax.jit(jax.value_and_grad(lambda t: -loglik(t))), jax.jit(jax.hessian(loglik))
-    found = optimize.minimize(lambda t: [np.asarray(v, dtype=float) for v in value(t)], np.asarray(theta), jac=True, method="BFGS").x
-    for _ in range(5):
-        found = found + np.linalg.solve(np.asarray(hessian(found)), np.asarray(value(found)[1]))
-    assert np.abs(value(found)[1]).max() < 1e-6
-    return found, np.sqrt(np.diag(np.linalg.inv(-np.asarray(hessian(found))))), -float(value(found)[0])
-
-
-@pytest.fixture
-def x64():
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", before)
-
-
 def agrees(fit, exact, se):
-    """Within 0.2 SE and 4 MC errors of the exact estimate, standard errors within 10 %."""
     assert fit.verdict == "ok", fit.diagnostics["advice"]
-    error = np.abs(fit.theta_mean - exact)
-    assert (error < 0.2 * se).all() and (error < 4 * fit._of_theta("mc_error")).all()
-    np.testing.assert_allclose(fit._of_theta("se"), se, rtol=0.1)
+    near(fit, exact, se)
 
 
 def poisson(groups, rng):
