@@ -289,6 +289,31 @@ fn what_cannot_be_used_is_named_in_one_message() {
 }
 
 #[test]
+fn commas_between_thousands_are_no_decimal_commas() {
+    refused(
+        labelled_rows("a,y\n\"1,234\",0\n950,1\n\"12,345\",1\n"),
+        "data.csv, line 2, column 'a': '1,234' has a comma which may be a decimal comma or stand between thousands: write a point or no comma; correct it or leave the column out with `drop=a`",
+    );
+    refused(
+        labelled_rows("a;y\n1,234,567;0\n950;1\n12,345;1\n"),
+        "data.csv, line 2, column 'a': '1,234,567' has a comma between thousands: write no commas; correct it or leave the column out with `drop=a`",
+    );
+    // No number begins with a 0 and a comma after it, unless its decimals follow; and semicolons come with decimal commas.
+    for text in ["a,y\n\"1,234\",0\n\"0,500\",1\n", "a;y\n1,234;0\n2,500;1\n"] {
+        let rows = labelled_rows(text).unwrap();
+        assert!(
+            rows.notes.contains(&"data.csv: decimal commas in column 'a'".to_string()),
+            "{:?}",
+            rows.notes
+        );
+    }
+    refused(
+        read("a\n1,2,3\n"),
+        "data.csv, line 2: the row has 3 values where the header names 1 column; check its separators and quotes",
+    );
+}
+
+#[test]
 fn files_are_read_as_programs_write_them() {
     let expected = labelled_rows("a,b,y\n1.5,x,0\n2.5,z,1\n3,x,1\n").unwrap();
     let same = |bytes: &[u8], notes: &[&str]| {
@@ -301,6 +326,7 @@ fn files_are_read_as_programs_write_them() {
     same(plain.as_bytes(), &[]);
     let semicolons = "data.csv: the columns are separated by ';'";
     same(b"a;b;y\n1,5;x;0\n2,5;z;1\n3;x;1\n", &[semicolons, "data.csv: decimal commas in column 'a'"]);
+    same(b"a,b,y\n\"1,5\",x,0\n\"2,5\",z,1\n3,x,1\n", &["data.csv: decimal commas in column 'a'"]);
     same(plain.replace(',', ";").as_bytes(), &[semicolons]);
     same(plain.replace(',', "\t").as_bytes(), &["data.csv: the columns are separated by tabs"]);
     let index = "data.csv: the first column has no name and was left out, as an index";
@@ -379,9 +405,11 @@ fn use_everything(bytes: &[u8]) {
             }
             Err(e) => sentence(e),
         }
-        // What is read like a file is that file.
+        // What is read like a file is that file, unless a column is left out as constant: rows in which it alone is missing
+        // are then kept, and may have classes of their own.
         if let Ok(all) = labelled(&table, None, &drop, &[], 2)
             && let Ok((coding, _)) = coding(&all, &[])
+            && coding.columns.iter().all(|column| !column.constant)
         {
             let rows: Vec<usize> = (0..all.rows.len()).collect();
             let again = labelled_like(&table, &coding, &all.target, &all.classes).unwrap();

@@ -24,6 +24,8 @@ pub struct Table {
     ends: Vec<u32>,
     /// The line on which each row begins.
     lines: Vec<u64>,
+    /// Whether commas separate the columns.
+    commas: bool,
     notes: Vec<String>,
 }
 
@@ -54,6 +56,7 @@ pub fn read_table(bytes: &[u8], name: &str) -> Result<Table, DataError> {
         starts: Vec::new(),
         ends: Vec::with_capacity(cells as usize),
         lines: Vec::new(),
+        commas: separator == b',',
         notes,
     };
     let mut lines = Lines::new(bytes);
@@ -193,9 +196,10 @@ impl Table {
         let (len, wanted) = (record.len(), self.names.len());
         if len != wanted {
             return Err(DataError(format!(
-                "{}, line {line}: the row has {len} value{} where the header names {wanted} columns; check its separators and quotes",
+                "{}, line {line}: the row has {len} value{} where the header names {wanted} column{}; check its separators and quotes",
                 self.name,
                 if len == 1 { "" } else { "s" },
+                if wanted == 1 { "" } else { "s" },
             )));
         }
         let start = self.text.len();
@@ -214,6 +218,11 @@ impl Table {
     /// The file's name in messages.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether commas separate the columns.
+    pub(super) fn commas_separate(&self) -> bool {
+        self.commas
     }
 
     /// The column names of the header.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::csv::{drop_option, quoted};
-use super::numbers::{Cell, comma, point};
+use super::numbers::{Cell, comma, is_grouped, point};
 use super::{DataError, Table};
 
 /// The code of a missing word.
@@ -140,7 +140,11 @@ impl Frame {
                 _ if kind == Kind::Words => Values::Words(Words::of(table, column)),
                 Found { values, odd: None } => Values::Numbers(values),
                 Found { odd: Some(odd), .. } => {
-                    if let Some(values) = with_commas(table, column) {
+                    let decimals = with_commas(table, column);
+                    if is_grouped(table.raw(odd, column)) && grouped(table, column, decimals.is_some()) {
+                        refused.grouped(odd, column, decimals.is_some());
+                        continue;
+                    } else if let Some(values) = decimals {
                         commas.push(column);
                         Values::Numbers(values)
                     } else if kind == Kind::Numbers {
@@ -235,6 +239,13 @@ fn with_commas(table: &Table, column: usize) -> Option<Vec<f64>> {
     (0..table.rows()).map(value).collect()
 }
 
+/// Whether the commas of a column stand between thousands, or may do so: those that could be decimal commas are, where
+/// other signs separate the columns.
+fn grouped(table: &Table, column: usize, decimals: bool) -> bool {
+    let number = |cell: &str| is_grouped(cell) || matches!(point(cell), Cell::Number(_) | Cell::Missing);
+    (table.commas_separate() || !decimals) && (0..table.rows()).all(|row| number(table.raw(row, column)))
+}
+
 /// Columns that cannot be used.
 struct Refused<'a> {
     table: &'a Table,
@@ -256,6 +267,16 @@ impl Refused<'_> {
             _ => "is not a number",
         };
         self.columns.push((column, Wrong::Cell(format!("{} {problem}", self.table.place(row, column)))));
+    }
+
+    /// Refuses a column for its commas, which may be decimal ones or stand between thousands.
+    fn grouped(&mut self, row: usize, column: usize, decimals: bool) {
+        let what = match decimals {
+            true => "which may be a decimal comma or stand between thousands: write a point or no comma",
+            false => "between thousands: write no commas",
+        };
+        let place = self.table.place(row, column);
+        self.columns.push((column, Wrong::Cell(format!("{place} has a comma {what}"))));
     }
 
     /// Whether a column of words can be used as categories; `odd` is the first row that holds no number.

@@ -51,6 +51,21 @@ pub(super) fn comma(cell: &str) -> Cell {
     }
 }
 
+/// Whether a cell is a number with commas between its thousands: 12,345 or 1,234,567.8.
+pub(super) fn is_grouped(cell: &str) -> bool {
+    let whole = cell.strip_prefix(['-', '+']).unwrap_or(cell);
+    let (whole, decimals) = whole.split_once('.').unwrap_or((whole, ""));
+    let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    let mut groups = whole.split(',');
+    let first = groups.next().unwrap_or_default();
+    (1..=3).contains(&first.len())
+        && !first.starts_with('0')
+        && whole.contains(',')
+        && digits(first)
+        && digits(decimals)
+        && groups.all(|group| group.len() == 3 && digits(group))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +92,18 @@ mod tests {
         }
         for odd in ["1.5", "1.234,5", "1,234,567", ",", "a,b"] {
             assert_eq!(comma(odd), Cell::Text, "{odd}");
+        }
+    }
+
+    #[test]
+    fn commas_may_stand_between_thousands() {
+        for cell in ["1,234", "-12,345", "123,456,789", "+1,234.5"] {
+            assert!(is_grouped(cell), "{cell}");
+        }
+        for cell in
+            ["", "1", "1234", "0,123", "1,23", "1,2345", "1234,567", "1,234,5", ",123", "1,abc", "1,234.x"]
+        {
+            assert!(!is_grouped(cell), "{cell}");
         }
     }
 }
