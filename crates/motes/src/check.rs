@@ -287,6 +287,27 @@ fn check(model: &dyn Model<f64>, seed: u64) -> Result<Vec<Check>, ModelError> {
             }
         }
     }
+    let mut all = Check::new("numbers of all groups");
+    if model.groups() > 1 {
+        // Derivatives are compared in a few groups; one with data that are no numbers may be any of them.
+        let (theta, _) = InitTheta::Model.of_model(model, seed);
+        let mut x = vec![0.0; model.groups() * d_x];
+        Noise::new(seed, Purpose::Check).normals_f64(POINTS, 0, &mut x);
+        probe.groups = (0..model.groups() as u32).collect();
+        let (mut rows, mut values) = (vec![f64::NAN; x.len()], vec![0.0; model.groups()]);
+        probe.ask(&theta, &x, |want| {
+            want.grad_x = Some(&mut rows);
+            want.log_density = gives.log_density.then_some(&mut values);
+        })?;
+        let finite =
+            |g: &usize| values[*g].is_finite() && rows[g * d_x..][..d_x].iter().all(|v| v.is_finite());
+        if let Some(g) = (0..model.groups()).find(|g| !finite(g)) {
+            let name = model.group_names().get(g).cloned().unwrap_or_default();
+            all.error = f64::INFINITY;
+            all.place =
+                format!("the log density of group {name}, or its gradient, is no finite number at the start");
+        }
+    }
     let mut checks = Vec::new();
     match gives.log_density {
         true => checks.extend([grad_theta, grad_x]),
@@ -296,5 +317,6 @@ fn check(model: &dyn Model<f64>, seed: u64) -> Result<Vec<Check>, ModelError> {
     checks.extend(gives.scores.then_some(scores));
     checks.extend(model.m_step().map(|_| m_step));
     checks.extend([blocks, parts]);
+    checks.extend((model.groups() > 1).then_some(all));
     Ok(checks)
 }

@@ -192,7 +192,7 @@ pub fn cases() -> Vec<Case> {
     for (name, centred) in [("schools", true), ("schools-non-centred", false)] {
         let schools = Schools::new(name, 1.0, centred);
         let truth = schools.boundary();
-        let words = &["boundary", "weakly-identified", "poor-mixing"];
+        let words = &["boundary", "weakly-identified", "poor-mixing", "not-a-maximum"];
         cases.push(case(schools, Some(truth), Expect::Says(words)));
     }
     cases

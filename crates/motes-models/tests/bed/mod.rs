@@ -15,6 +15,7 @@ pub mod pima;
 pub mod rows;
 pub mod verify;
 pub mod volatility;
+pub mod weak;
 
 use motes::Model;
 
@@ -72,6 +73,7 @@ pub fn cases() -> Vec<Case> {
         factor::cases(),
         volatility::cases(),
         pima::cases(),
+        weak::cases(),
     ]
     .into_iter()
     .flatten()

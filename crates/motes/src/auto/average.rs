@@ -22,6 +22,8 @@ const RETURNS: u32 = 5;
 
 /// What is known about theta at some sweep of this stage.
 struct Judgement {
+    /// The metric of the information that theta has had lately.
+    metric: Metric,
     estimate: Vec<f64>,
     se: DVector<f64>,
     se_error: DVector<f64>,
@@ -35,6 +37,8 @@ struct Judgement {
     mix: f64,
     /// Directions along which the likelihood is flat, or curves upwards, or may be either.
     flat: Vec<usize>,
+    /// Components that are mostly along flat directions.
+    vague: Vec<usize>,
     upwards: Vec<usize>,
     undetermined: Vec<usize>,
     /// The mean score along flat directions in units of its error.
@@ -49,7 +53,6 @@ impl<F: Real> Fitter<'_, F> {
         &mut self,
         state: &mut State<F>,
         memory: &mut Memory,
-        metric: &Metric,
         step: &ThetaStep,
         observed: Option<Vec<f64>>,
     ) {
@@ -60,20 +63,20 @@ impl<F: Real> Fitter<'_, F> {
             memory.observed.add(&observed);
         }
         memory.score_sums.iter_mut().zip(&self.sweeper.scores).for_each(|(sum, s)| *sum += s);
-        self.judge_average(state, memory, metric);
+        self.judge_average(state, memory);
     }
 
     /// Judges theta when it is time, and ends its stage if there is no more to wait for.
-    pub(super) fn judge_average(&mut self, state: &mut State<F>, memory: &mut Memory, metric: &Metric) {
+    pub(super) fn judge_average(&mut self, state: &mut State<F>, memory: &mut Memory) {
         let before = (memory.progress.next_check, memory.progress.worst);
-        self.judge_when_due(state, memory, metric);
+        self.judge_when_due(state, memory);
         // What is taken back with the end is all that came of this.
         if let Some(end) = &mut memory.progress.ended {
             (end.next_check, end.worst) = before;
         }
     }
 
-    fn judge_when_due(&mut self, state: &mut State<F>, memory: &mut Memory, metric: &Metric) {
+    fn judge_when_due(&mut self, state: &mut State<F>, memory: &mut Memory) {
         let sweeps = state.k - memory.progress.began + 1;
         let spent = self.spent(memory);
         if sweeps < memory.progress.next_check && !spent {
@@ -82,9 +85,9 @@ impl<F: Real> Fitter<'_, F> {
         if sweeps >= memory.progress.next_check {
             memory.progress.next_check = (sweeps as f64 * 1.3) as u64 + 1;
         }
-        let Some(found) = self.judge(memory, metric, sweeps) else {
+        let Some(found) = self.judge(memory, sweeps) else {
             if spent {
-                self.end_averaging(state, memory, metric, None, "too-short");
+                self.end_averaging(state, memory, None, "too-short");
             }
             return;
         };
@@ -93,11 +96,12 @@ impl<F: Real> Fitter<'_, F> {
         let fixed = memory.progress.fixed;
         let reached =
             found.worst.1 < self.tolerance && found.steady && (fixed || found.gap < 2.0 * self.tolerance);
-        let boundary = memory.progress.runs_away.is_some();
+        let boundary = !memory.progress.runs_away.is_empty();
         let verdict = if reached && certain && found.mix < 4.0 {
             match (boundary, found.flat.is_empty()) {
                 (true, _) => "boundary",
-                (_, true) => "ok",
+                (_, true) if memory.progress.plateau.is_none() => "ok",
+                (_, true) => "weakly-identified",
                 (_, false) => "flat",
             }
         } else if !spent {
@@ -117,10 +121,10 @@ impl<F: Real> Fitter<'_, F> {
         } else {
             "not-reached"
         };
-        self.end_averaging(state, memory, metric, Some(found), verdict);
+        self.end_averaging(state, memory, Some(found), verdict);
     }
 
-    fn judge(&self, memory: &Memory, metric: &Metric, sweeps: u64) -> Option<Judgement> {
+    fn judge(&self, memory: &Memory, sweeps: u64) -> Option<Judgement> {
         let Sizes { d_theta: d, n, .. } = self.sizes;
         let matrices: Vec<DMatrix<f64>> = memory
             .observed
@@ -132,6 +136,10 @@ impl<F: Real> Fitter<'_, F> {
         if matrices.len() < 4 || batches.len() < 8 {
             return None;
         }
+        // At the beginning of the stage theta went to and fro, and the curvature where it was is not that at the maximum.
+        let lately = memory.observed.tail_mean();
+        let scatter: Vec<f64> = memory.information.iter().zip(&lately).map(|(i, o)| i - o).collect();
+        let metric = Metric::new(&memory.information, &scatter, d);
         let covariance = metric.covariance();
         let se = covariance.diagonal().map(f64::sqrt);
         // Particles as replicates, and batches of sweeps: where particles are stuck, only the former tell.
@@ -145,8 +153,9 @@ impl<F: Real> Fitter<'_, F> {
             .collect();
         let (by_particles, by_time) = (error_of_mean(&of_particles, d), error_of_mean(&batches, d));
         let negligible = 0.2 * self.tolerance;
+        let is_held = |i: usize| memory.progress.runs_away.contains(&(i as u32));
         let mix = (0..d)
-            .filter(|i| by_particles[*i] > negligible * se[*i])
+            .filter(|i| by_particles[*i] > negligible * se[*i] && !is_held(*i))
             .map(|i| by_particles[i] / by_time[i].max(1e-300))
             .fold(0.0, f64::max);
 
@@ -180,17 +189,22 @@ impl<F: Real> Fitter<'_, F> {
             noise.hypot(left).hypot(ROUNDING * se[i])
         });
 
-        // Components whose variance is mostly along flat directions are not judged by themselves, nor is one that ran away.
-        let judged: Vec<usize> = (0..d)
-            .filter(|i| {
-                let along: f64 = flat.iter().map(|f| metric.b[(*i, *f)].powi(2) / safe[*f]).sum();
-                along < 0.5 * covariance[(*i, *i)] && memory.progress.runs_away != Some(*i as u32)
-            })
-            .collect();
+        // Components whose variance is mostly along flat directions are not judged by themselves, nor is what ran away.
+        let (judged, vague) = (0..d).filter(|i| !is_held(*i)).partition::<Vec<usize>, _>(|i| {
+            let along: f64 = flat.iter().map(|f| metric.b[(*i, *f)].powi(2) / safe[*f]).sum();
+            along < 0.5 * covariance[(*i, *i)]
+        });
 
         let variances: Vec<Vec<f64>> =
             matrices.iter().map(|m| (&covariance * m * &covariance).diagonal().data.into()).collect();
-        let se_error = error_of_mean(&variances, d).zip_map(&se, |error, se| 0.5 * error / se);
+        // A standard error that changes with theta is known no better than theta: its slope is seen as theta goes to and fro.
+        let thetas = memory.theta.tail_batches(variances.len());
+        let noise = error_of_mean(&variances, d);
+        let se_error = DVector::from_fn(d, |i, _| {
+            let slope = slope(thetas.iter().rev().zip(variances.iter().rev()).map(|(t, v)| (t[i], v[i])));
+            let moved = if memory.progress.fixed { 0.0 } else { slope * mc_error[i] };
+            0.5 * noise[i].hypot(moved) / se[i]
+        });
         let halves = |batches: &[Vec<f64>]| {
             let (first, second) = batches.split_at(batches.len() / 2);
             let mean =
@@ -235,10 +249,11 @@ impl<F: Real> Fitter<'_, F> {
                     .map(|row| vec![metric.b.column(*f).dot(&DVector::from_column_slice(row))])
                     .collect();
                 let mean = rows.iter().map(|r| r[0]).sum::<f64>() / rows.len() as f64;
-                mean.abs() / (error_of_mean(&rows, 1)[0] + 1e-300)
+                mean.abs() / error_of_mean(&rows, 1)[0].hypot(ROUNDING)
             })
             .fold(0.0, f64::max);
         Some(Judgement {
+            metric,
             estimate,
             se,
             se_error,
@@ -248,6 +263,7 @@ impl<F: Real> Fitter<'_, F> {
             gap,
             mix,
             flat,
+            vague,
             upwards,
             undetermined,
             slope,
@@ -260,15 +276,15 @@ impl<F: Real> Fitter<'_, F> {
         &mut self,
         state: &mut State<F>,
         memory: &mut Memory,
-        metric: &Metric,
         found: Option<Judgement>,
         verdict: &str,
     ) {
         let names: Vec<String> = self.sweeper.model.theta_names().iter().map(foreign).collect();
         let more = (4.0 * self.max_evaluations) as u64;
         let longer = format!("allow more with `max-evaluations={more}`");
-        let directions = |list: &[usize]| {
-            let listed: Vec<String> = list.iter().take(3).map(|i| direction(metric, *i, &names)).collect();
+        let directions = |found: &Judgement, list: &[usize]| {
+            let listed: Vec<String> =
+                list.iter().take(3).map(|i| direction(&found.metric, *i, &names)).collect();
             listed.join("; ")
         };
         let advice = match (&found, verdict) {
@@ -276,7 +292,7 @@ impl<F: Real> Fitter<'_, F> {
             (None, _) => Some(format!("there were too few sweeps to judge theta by; {longer}")),
             (Some(found), "flat") => Some(format!(
                 "the likelihood does not change along {}: only what varies across is determined; fix one of these parameters",
-                directions(&found.flat)
+                directions(found, &found.flat)
             )),
             (Some(found), "poor-mixing") => Some(format!(
                 "the particles disagree {} times more than their movement explains, so some are caught in different modes or do not move; write the model so that its posterior has one mode, or start elsewhere with `init-particles`",
@@ -284,22 +300,38 @@ impl<F: Real> Fitter<'_, F> {
             )),
             (Some(found), "not-a-maximum") => Some(format!(
                 "theta stands where the likelihood curves upwards along {}, as between two maxima; start elsewhere with `init-theta`",
-                directions(&found.upwards)
+                directions(found, &found.upwards)
             )),
-            (Some(found), "boundary") => Some(match memory.progress.runs_away {
-                Some(j) => format!(
+            (Some(found), "boundary") => Some(match memory.progress.runs_away[..] {
+                [j] => format!(
                     "{} goes to {} at no change of the likelihood, so the maximum is on the boundary there; the other estimates are those on the boundary: leave out what that parameter scales",
                     names[j as usize],
-                    if state.theta[j as usize] < 0.0 { "minus infinity" } else { "infinity" }
+                    infinity(state.theta[j as usize] < 0.0)
                 ),
-                None => format!(
+                [j, i, ..] => format!(
+                    "{} goes to {} and {} to {} at no change of the likelihood, so the maximum is on the boundary there; the other estimates are those on the boundary: leave out what those parameters scale",
+                    names[j as usize],
+                    infinity(state.theta[j as usize] < 0.0),
+                    names[i as usize],
+                    infinity(state.theta[i as usize] < 0.0)
+                ),
+                [] => format!(
                     "the likelihood still rises along {} where it is almost flat, as towards a boundary; simplify the model, or {longer}",
-                    directions(&found.flat)
+                    directions(found, &found.flat)
                 ),
             }),
+            (Some(found), "weakly-identified") if found.undetermined.is_empty() => {
+                memory.progress.plateau.map(|(j, down)| {
+                    format!(
+                        "the likelihood hardly falls as {} goes to {}, so the data do not tell it from the boundary there and its standard error means little; leave out what that parameter scales, or use more data",
+                        names[j as usize],
+                        infinity(down)
+                    )
+                })
+            }
             (Some(found), "weakly-identified") => Some(format!(
                 "the data hold next to nothing about {}; simplify the model, or {longer}",
-                directions(&found.undetermined)
+                directions(found, &found.undetermined)
             )),
             (Some(found), _) => Some(format!(
                 "the evaluations were spent while the Monte Carlo error of {} was {} of its standard error; {longer}",
@@ -310,6 +342,7 @@ impl<F: Real> Fitter<'_, F> {
         memory.progress.verdict = Some(verdict.into());
         memory.progress.advice = advice;
         memory.progress.unchecked = verdict == "ok" && !memory.progress.fixed;
+        let mut unknown: Vec<usize> = Vec::new();
         match found {
             None => memory.estimate.copy_from_slice(&memory.theta.tail_mean()),
             Some(found) => {
@@ -318,24 +351,33 @@ impl<F: Real> Fitter<'_, F> {
                 memory.se.copy_from_slice(found.se.as_slice());
                 memory.se_mc_error.copy_from_slice(found.se_error.as_slice());
                 memory.covariance.copy_from_slice(found.covariance.as_slice());
-                let complete = metric.complete_variances();
+                let complete = found.metric.complete_variances();
                 for ((share, complete), observed) in
                     memory.share.iter_mut().zip(complete).zip(&found.covariance.diagonal())
                 {
                     *share = complete / observed;
                 }
+                unknown = found.vague;
             }
         }
         if memory.estimate.iter().any(|t| !t.is_finite()) || memory.theta.tail().len() == 0 {
             memory.estimate.copy_from_slice(&state.theta);
         }
-        if let Some(j) = memory.progress.runs_away.map(|j| j as usize) {
-            memory.estimate[j] = state.theta[j];
-            let Memory { se, mc_error, se_mc_error, .. } = memory;
-            [se, mc_error, se_mc_error].into_iter().for_each(|unknown| unknown[j] = f64::NAN);
+        let Memory { progress, estimate, se, mc_error, se_mc_error, .. } = memory;
+        for j in progress.runs_away.iter().map(|j| *j as usize) {
+            estimate[j] = state.theta[j];
+            unknown.push(j);
+        }
+        for j in unknown {
+            [&mut *se, mc_error, se_mc_error].into_iter().for_each(|of| of[j] = f64::NAN);
         }
         self.start_sampling(state, memory);
     }
+}
+
+/// Where a component goes that does not end.
+fn infinity(below: bool) -> &'static str {
+    if below { "minus infinity" } else { "infinity" }
 }
 
 /// The standard error of the mean of some rows, for each of d components.
@@ -346,6 +388,16 @@ fn error_of_mean(rows: &[Vec<f64>], d: usize) -> DVector<f64> {
         let squares = rows.iter().map(|row| (row[i] - mean) * (row[i] - mean)).sum::<f64>();
         (squares / (n - 1.0) / n).sqrt()
     })
+}
+
+/// The slope of the line through some points, by least squares.
+fn slope(points: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
+    let n = points.clone().count() as f64;
+    let mean = |of: fn((f64, f64)) -> f64| points.clone().map(of).sum::<f64>() / n;
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let squares: f64 = points.clone().map(|p| (p.0 - x) * (p.0 - x)).sum();
+    let products: f64 = points.map(|p| (p.0 - x) * (p.1 - y)).sum();
+    if squares > 0.0 { products / squares } else { 0.0 }
 }
 
 /// A direction by the components that it is mostly made of.

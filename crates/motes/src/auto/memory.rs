@@ -62,9 +62,11 @@ pub struct Progress {
     pub(crate) negative: u32,
     /// How often averaging was given up for another search.
     pub(crate) returns: u32,
-    /// Windows in a row in which a component ran away without a change of the likelihood, and which one.
+    /// Windows in a row in which a component ran away without a change of the likelihood, and all that did.
     pub(crate) runaway: u32,
-    pub(crate) runs_away: Option<u32>,
+    pub(crate) runs_away: Vec<u32>,
+    /// A component along which the likelihood ends in a plateau that cannot be told from where theta is, and whether that is below.
+    pub(crate) plateau: Option<(u32, bool)>,
     /// The estimated rise of the log-likelihood in this window.
     pub(crate) merit: f64,
     /// Sweeps of the stage after which it is judged next.
@@ -175,7 +177,7 @@ pub struct Found<'a> {
     pub posterior_error: Option<f64>,
     /// The mean number of leapfrog steps of a trajectory.
     pub leaps: u32,
-    /// The component of theta that goes to infinity, if one does.
+    /// The first component of theta that goes to infinity, if one does.
     pub runs_away: Option<usize>,
 }
 
@@ -235,7 +237,8 @@ impl Progress {
             negative: 0,
             returns: 0,
             runaway: 0,
-            runs_away: None,
+            runs_away: Vec::new(),
+            plateau: None,
             merit: 0.0,
             next_check: 0,
             dropped: 0,
@@ -423,7 +426,7 @@ impl Memory {
             worst: progress.worst,
             posterior_error: progress.posterior_error,
             leaps: progress.leaps,
-            runs_away: progress.runs_away.map(|j| j as usize),
+            runs_away: progress.runs_away.first().map(|j| *j as usize),
         }
     }
 
@@ -435,7 +438,9 @@ impl Memory {
             (progress.next_check, progress.worst, progress.dropped) = (next_check, worst, 0);
             (progress.verdict, progress.advice, progress.unchecked) = (None, None, false);
             // What a search found to run away at its end is not held while it goes on.
-            progress.runs_away = progress.runs_away.filter(|_| stage != Stage::Search);
+            if stage == Stage::Search {
+                progress.runs_away.clear();
+            }
             progress.taken_back = true;
             self.estimate.fill(0.0);
             let Memory { mc_error, se, se_mc_error, share, covariance, .. } = self;

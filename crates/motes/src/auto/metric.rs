@@ -23,7 +23,10 @@ impl Metric {
     pub fn new(information: &[f64], scores: &[f64], d: usize) -> Self {
         let (information, scores) =
             (DMatrix::from_row_slice(d, d, information), DMatrix::from_row_slice(d, d, scores));
-        let scale = DVector::from_fn(d, |i, _| information[(i, i)].abs().max(1e-300).sqrt());
+        let scale = DVector::from_fn(d, |i, _| match information[(i, i)].abs() {
+            0.0 => 1.0,
+            diagonal => diagonal.sqrt(),
+        });
         let scaled = DMatrix::from_fn(d, d, |i, j| {
             0.5 * (information[(i, j)] + information[(j, i)]) / scale[i] / scale[j]
         });
@@ -34,7 +37,13 @@ impl Metric {
         let inverse_root = v * DMatrix::from_diagonal(&roots.map(f64::recip)) * v.transpose();
         // A^-T, where A A^T = I.
         let whitened = DMatrix::from_fn(d, d, |i, j| inverse_root[(i, j)] / scale[i]);
-        let f = whitened.transpose() * scores * &whitened;
+        let mut f = whitened.transpose() * scores * &whitened;
+        // Along what even the complete information knows nothing of, the data hold nothing.
+        for (w, v) in eigen.eigenvalues.iter().zip(v.column_iter()) {
+            if w.abs() < LEAST {
+                f += v * v.transpose();
+            }
+        }
         let eigen = SymmetricEigen::new(0.5 * (&f + f.transpose()));
         let back = DMatrix::from_fn(d, d, |i, j| root[(i, j)] * scale[j]);
         Metric {

@@ -25,6 +25,7 @@ use crate::noise::{Noise, Purpose};
 use crate::settings::Settings;
 use crate::{Error, Model, ModelError, Real, State, Stop};
 use metric::{FLOOR, Metric};
+use search::Plateau;
 use sweep::{Collect, Kernel, Sweeper, add_scatter, finish_scatter};
 
 /// Sweeps of a window: step sizes, scales and trajectories are judged at its end.
@@ -120,10 +121,7 @@ impl<'m, F: Real> Fitter<'m, F> {
             state.k -= 1; // it is judged before a sweep is counted
             match memory.progress.stage {
                 Stage::Search => self.give_up_if_spent(state, &mut memory),
-                Stage::Average => {
-                    let metric = Metric::new(&memory.information, &memory.scatter, self.sizes.d_theta);
-                    self.judge_average(state, &mut memory, &metric);
-                }
+                Stage::Average => self.judge_average(state, &mut memory),
                 Stage::Posterior => {}
             }
             state.k += 1;
@@ -215,13 +213,17 @@ impl<'m, F: Real> Fitter<'m, F> {
         let searching = memory.progress.stage == Stage::Search;
         let grouped = self.sizes.groups > 1;
         let since = state.k - memory.progress.began;
+        let (plateau, looks) = match memory.progress.looks_far(state.k) {
+            true => self.look_far(state, memory)?,
+            false => (memory.progress.plateau.map(Plateau::Lower), 0.0),
+        };
         let (every, cost) = self.curvature_every(memory);
         let due = since.is_multiple_of(every) || self.is_unknown(memory);
         self.x.copy_from_slice(state.cloud.as_slice());
         let kernel = self.kernel(state.k, memory);
         let collect = if due && grouped { Collect::Scatter } else { Collect::Scores };
         self.sweeper.sweep(&state.theta, &mut self.x, kernel, collect)?;
-        let mut evaluations = f64::from(kernel.leaps) + 1.0;
+        let mut evaluations = looks + f64::from(kernel.leaps) + 1.0;
         let (mut information_count, mut scatter_count) =
             (memory.progress.information_count, memory.progress.scatter_count);
         self.information.copy_from_slice(&memory.information);
@@ -230,10 +232,9 @@ impl<'m, F: Real> Fitter<'m, F> {
         if due {
             evaluations += cost;
             if let Some((mut information, mut scatter)) = self.curvature(state, searching)? {
-                if let Some(fixed) = memory.progress.runs_away.map(|j| j as usize) {
-                    // What ran away is held: the others are judged as if it were known.
-                    set_apart(&mut information, fixed, self.sizes.d_theta, 1.0);
-                    set_apart(&mut scatter, fixed, self.sizes.d_theta, 0.0);
+                // What ran away is held: the others are judged as if it were known.
+                for held in &memory.progress.runs_away {
+                    set_apart(&mut information, &mut scatter, *held as usize, self.sizes.d_theta);
                 }
                 observed = Some(information.iter().zip(&scatter).map(|(i, s)| i - s).collect::<Vec<f64>>());
                 running_mean(&mut self.information, &information, information_count);
@@ -270,13 +271,22 @@ impl<'m, F: Real> Fitter<'m, F> {
         progress.evaluations += evaluations;
         std::mem::swap(&mut state.cloud.data, &mut self.x);
         state.theta.copy_from_slice(&step.theta);
-        let held = memory.progress.runs_away;
-        match searching {
-            true => self.searched(state, memory, &metric, &step),
-            false => self.averaged(state, memory, &metric, &step, observed),
+        let held = memory.progress.runs_away.len();
+        memory.progress.plateau = None;
+        match (plateau, searching) {
+            (Some(Plateau::Level(j, way)), _) => {
+                state.theta[j] += way;
+                self.sweeper.forget();
+                self.hold(memory, j, state.k + 1);
+            }
+            (_, true) => self.searched(state, memory, &metric, &step),
+            (lower, false) => {
+                memory.progress.plateau = lower.and_then(Plateau::lower);
+                self.averaged(state, memory, &step, observed);
+            }
         }
         // A component that is held from now on has changed the matrices: a run that is resumed here knows only those.
-        self.metric = (memory.progress.runs_away == held).then_some(metric);
+        self.metric = (memory.progress.runs_away.len() == held).then_some(metric);
         Ok(())
     }
 
@@ -371,8 +381,8 @@ impl<'m, F: Real> Fitter<'m, F> {
         let mut shrink = 1.0;
         for tries in 1..=HALVINGS {
             let mut way = metric.back(&(shrink * relaxed.component_mul(&z)));
-            if let Some(fixed) = progress.runs_away {
-                way[fixed as usize] = 0.0;
+            for held in &progress.runs_away {
+                way[*held as usize] = 0.0;
             }
             let tried: Vec<f64> = theta.iter().zip(way.iter()).map(|(t, w)| t + w).collect();
             let largest = shrink * relaxed.max();
@@ -383,7 +393,9 @@ impl<'m, F: Real> Fitter<'m, F> {
                 true => found.rise >= 1e-4 * slope - 1e-9 * found.level,
                 false => found.merit > 0.0 && found.effective > 0.3,
             };
-            if found.rise.is_finite() && (rises || (small && tries == 1)) {
+            // A step within the noise need not rise, but where the parabola that it was made for falls by more than that, it misleads.
+            let tolerable = small && tries == 1 && found.rise > -1.0 - 1e-9 * found.level;
+            if found.rise.is_finite() && (rises || tolerable) {
                 self.sweeper.adopt();
                 let merit = if searching { found.merit } else { 0.0 };
                 return Ok(ThetaStep { theta: tried, score, newton, merit, evaluations: tries as f64 });
@@ -410,12 +422,14 @@ impl Sizes {
     }
 }
 
-/// Leaves nothing of a component's row and column but a number on the diagonal.
-fn set_apart(matrix: &mut [f64], component: usize, d: usize, diagonal: f64) {
-    for i in 0..d {
-        (matrix[i * d + component], matrix[component * d + i]) = (0.0, 0.0);
+/// Leaves nothing of a component in the information I and the scatter of scores J but a one on I's diagonal.
+fn set_apart(information: &mut [f64], scatter: &mut [f64], component: usize, d: usize) {
+    for (matrix, diagonal) in [(information, 1.0), (scatter, 0.0)] {
+        for i in 0..d {
+            (matrix[i * d + component], matrix[component * d + i]) = (0.0, 0.0);
+        }
+        matrix[component * d + component] = diagonal;
     }
-    matrix[component * d + component] = diagonal;
 }
 
 /// The mean of `count` matrices and one more.

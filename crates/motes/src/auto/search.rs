@@ -2,13 +2,13 @@
 
 use nalgebra::DVector;
 
-use super::memory::{Memory, Sizes, Stage};
+use super::memory::{Memory, Progress, Sizes, Stage};
 use super::metric::{FLOOR, Metric};
 use super::{Fitter, ThetaStep, WINDOW, set_apart};
 use crate::blocks::for_each;
 use crate::printable::Number;
 use crate::sentence::foreign;
-use crate::{Real, State};
+use crate::{ModelError, Real, State};
 
 /// Sweeps at the beginning of a window that are not judged.
 const SETTLING: u64 = WINDOW / 5;
@@ -25,12 +25,37 @@ const RUNS_AWAY: f64 = 3.0;
 /// A component that has moved by more than this in a search that comes to no end, and that the likelihood drives further, has no
 /// maximum in sight: what a logarithm stands for has changed more than a hundred times.
 const FAR: f64 = 5.0;
+/// A component whose standard error is larger than this may stand on a plateau: what a logarithm stands for is known to a factor of
+/// three at best.
+const VAGUE: f64 = 1.0;
+/// A plateau that is no lower than this, by an estimate that is no noisier, is as high as where theta is.
+const LEVEL: f64 = 0.1;
+/// An estimate of its height whose variance is larger than this says nothing.
+const NOISY: f64 = 0.25;
 /// So many windows are long enough for Newton steps to find a maximum that there is.
 const PATIENCE: u64 = 4;
 
 /// The acceptance that step sizes aim at.
 fn target(leaps: u32) -> f64 {
     if leaps <= 1 { 0.65 } else { 0.8 }
+}
+
+/// Where the likelihood goes on for ever as it is.
+#[derive(Clone, Copy)]
+pub(super) enum Plateau {
+    /// As high as here along a component, and the way to go there.
+    Level(usize, f64),
+    /// As high as here, or lower by no more than chance explains, along a component, and whether that is below.
+    Lower((u32, bool)),
+}
+
+impl Plateau {
+    pub(super) fn lower(self) -> Option<(u32, bool)> {
+        match self {
+            Plateau::Level(..) => None,
+            Plateau::Lower(lower) => Some(lower),
+        }
+    }
 }
 
 impl<F: Real> Fitter<'_, F> {
@@ -106,20 +131,73 @@ impl<F: Real> Fitter<'_, F> {
         let runaway =
             moved.filter(|(_, way)| still && *way > RUNS_AWAY).max_by(|(_, a), (_, b)| a.total_cmp(b));
         progress.runaway = if runaway.is_some() { progress.runaway + 1 } else { 0 };
-        let boundary = runaway.map(|(j, _)| j as u32).filter(|_| progress.runaway >= 2);
+        let boundary = runaway.map(|(j, _)| j).filter(|_| progress.runaway >= 2);
         let settled = calm && !other_leaps && progress.windows >= 2 && (!negative || progress.negative >= 8);
         progress.scatter_count = 0;
         memory.start_window(&state.theta);
-        if settled || boundary.is_some() {
-            memory.progress.runs_away = boundary;
-            if let Some(fixed) = boundary {
-                set_apart(&mut memory.information, fixed as usize, self.sizes.d_theta, 1.0);
-                set_apart(&mut memory.scatter, fixed as usize, self.sizes.d_theta, 0.0);
-            }
+        if let Some(j) = boundary {
+            self.hold(memory, j, state.k + 1);
+        } else if settled {
             memory.start_averaging(state.k + 1);
         } else {
             self.give_up_if_spent(state, memory);
         }
+    }
+
+    /// Holds a component that runs away: from now on the others are averaged as if it were known.
+    pub(super) fn hold(&self, memory: &mut Memory, j: usize, began: u64) {
+        memory.progress.runs_away.push(j as u32);
+        set_apart(&mut memory.information, &mut memory.scatter, j, self.sizes.d_theta);
+        memory.start_averaging(began);
+    }
+
+    /// A component along which the likelihood stays level for ever to one side, as high as here or nearly so; and the evaluations
+    /// that it took to know.
+    pub(super) fn look_far(
+        &mut self,
+        state: &State<F>,
+        memory: &Memory,
+    ) -> Result<(Option<Plateau>, f64), ModelError> {
+        if self.is_unknown(memory) {
+            return Ok((None, 0.0));
+        }
+        let metric = Metric::new(&memory.information, &memory.scatter, self.sizes.d_theta);
+        let se = metric.covariance().diagonal().map(f64::sqrt);
+        let (mut lower, mut evaluations) = (None, 0.0);
+        for j in (0..self.sizes.d_theta).filter(|j| !memory.progress.runs_away.contains(&(*j as u32))) {
+            if se[j] < VAGUE {
+                continue;
+            }
+            self.sweeper.know(&state.theta, state.cloud.as_slice())?;
+            // How high a plateau there is to one side, and whether that is known well.
+            let mut height = |side: f64| {
+                let mut theta = state.theta.clone();
+                let (mut heights, mut noise) = ([0.0; 2], 0.0f64);
+                for (height, times) in heights.iter_mut().zip([1.0, 4.0]) {
+                    theta[j] = state.theta[j] + times * side * se[j].max(FAR);
+                    self.sweeper.evaluate(&theta, state.cloud.as_slice())?;
+                    evaluations += 1.0;
+                    let found = self.sweeper.compare(true);
+                    (*height, noise) = (found.merit, noise.max(found.noise));
+                    // Not by `<`: what is not a number is no plateau either.
+                    if !(found.merit > -LEVEL - found.noise.sqrt() && found.noise < NOISY) {
+                        return Ok(None);
+                    }
+                }
+                let height = heights[1];
+                let known = height > -LEVEL && noise < LEVEL * LEVEL;
+                Ok(((height - heights[0]).abs() < 0.5 * LEVEL).then_some(known))
+            };
+            // What is level to both sides is not there at all.
+            match (height(-1.0)?, height(1.0)?) {
+                (Some(true), None) => return Ok((Some(Plateau::Level(j, -FAR)), evaluations)),
+                (None, Some(true)) => return Ok((Some(Plateau::Level(j, FAR)), evaluations)),
+                (Some(_), None) => lower = lower.or(Some(Plateau::Lower((j as u32, true)))),
+                (None, Some(_)) => lower = lower.or(Some(Plateau::Lower((j as u32, false)))),
+                _ => {}
+            }
+        }
+        Ok((lower, evaluations))
     }
 
     /// Ends a search that found nothing: the posterior is sampled where theta is.
@@ -160,11 +238,12 @@ impl<F: Real> Fitter<'_, F> {
         farthest.filter(|_| memory.progress.windows >= PATIENCE && !memory.progress.fixed)
     }
 
-    /// The component that has left every reasonable range, if one has.
+    /// The component that has gone so far that it may be why nothing can be computed any more, if one has: an exponential of it is below
+    /// what single precision resolves.
     pub(super) fn leapt_away(&self, state: &State<F>, memory: &Memory) -> Option<usize> {
         let way = |j: &usize| (state.theta[*j] - memory.origin[*j]).abs();
         let farthest = (0..self.sizes.d_theta).max_by(|a, b| way(a).total_cmp(&way(b)));
-        farthest.filter(|j| way(j) > 10.0 * FAR + memory.origin[*j].abs() && !memory.progress.fixed)
+        farthest.filter(|j| way(j) > 3.0 * FAR + memory.origin[*j].abs() && !memory.progress.fixed)
     }
 
     /// Ends a search in which a component has left every range: the posterior is sampled where the window began.
@@ -187,7 +266,7 @@ impl<F: Real> Fitter<'_, F> {
     fn say_runaway(&self, memory: &mut Memory, j: usize, advice: String) {
         let progress = &mut memory.progress;
         (progress.verdict, progress.advice) = (Some("runaway".into()), Some(advice));
-        progress.runs_away = Some(j as u32);
+        progress.runs_away = vec![j as u32];
     }
 
     /// How far a component has come, in words.
@@ -305,6 +384,19 @@ fn is_calm(memory: &Memory, metric: &Metric, d: usize) -> bool {
         let (drift, noise) = (drift[i].abs() * root, spread[(i, i)].max(0.0).sqrt() * root);
         drift < 0.25 || (drift < 1.0 && drift < 1.2 * noise)
     })
+}
+
+impl Progress {
+    /// Whether sweep k begins with a look at how far the likelihood goes on as it is: before theta is judged, and from time to time
+    /// in a search that takes long.
+    pub(super) fn looks_far(&self, k: u64) -> bool {
+        let due = match self.stage {
+            Stage::Search => self.window == 0 && self.windows >= PATIENCE,
+            Stage::Average => k - self.began + 1 >= self.next_check,
+            Stage::Posterior => false,
+        };
+        due && !self.fixed
+    }
 }
 
 impl Memory {

@@ -90,6 +90,8 @@ pub(crate) struct Comparison {
     pub level: f64,
     /// The estimated ratio of marginal likelihoods, as a logarithm.
     pub merit: f64,
+    /// The variance of that estimate.
+    pub noise: f64,
     /// The share of particles that count, in all groups but a tenth.
     pub effective: f64,
 }
@@ -110,7 +112,7 @@ impl<'m, F: Real> Sweeper<'m, F> {
         let (groups, d, d_theta) = (model.groups(), model.d_x(), model.d_theta());
         let blocks = Blocks::new(model, groups, n);
         let rows = groups * n;
-        let width = (n * d_theta + d_theta * d_theta).max(2);
+        let width = (n * d_theta + d_theta * d_theta).max(4);
         let slots = blocks.count.max(groups.div_ceil(GROUPS));
         Sweeper {
             model,
@@ -255,9 +257,9 @@ impl<'m, F: Real> Sweeper<'m, F> {
         let n = self.n;
         let parallel = merit && self.density.len() > 10_000;
         let (old, new) = (&self.density, &self.trial_density);
-        let slots = &mut self.slots[..3 * self.groups.len().div_ceil(GROUPS)];
+        let slots = &mut self.slots[..4 * self.groups.len().div_ceil(GROUPS)];
         let effective = (&mut self.effective[..], GROUPS);
-        let Ok(()) = for_each2(parallel, effective, (&mut *slots, 3), |b, effective, slot| {
+        let Ok(()) = for_each2(parallel, effective, (&mut *slots, 4), |b, effective, slot| {
             let from = b * GROUPS * n;
             slot.fill(0.0);
             let mut weights = vec![0.0; if merit { n } else { 0 }];
@@ -284,18 +286,19 @@ impl<'m, F: Real> Sweeper<'m, F> {
                     }
                     slot[2] += most + (sum / n as f64).ln();
                     *effective = sum * sum / squares / n as f64;
+                    slot[3] += (1.0 / *effective - 1.0).max(0.0) / n as f64;
                 }
             }
             Ok::<_, std::convert::Infallible>(())
         });
-        let total = sum_slots(slots, 3);
-        let (rise, level, merit_sum) = (total[0] / n as f64, total[1] / n as f64, total[2]);
+        let total = sum_slots(slots, 4);
+        let (rise, level, merit_sum, noise) = (total[0] / n as f64, total[1] / n as f64, total[2], total[3]);
         let mut tenth = 1.0;
         if merit {
             let rank = self.effective.len() / 10;
             tenth = *self.effective.select_nth_unstable_by(rank, f64::total_cmp).1;
         }
-        Comparison { rise, level, merit: merit_sum, effective: tenth }
+        Comparison { rise, level, merit: merit_sum, noise, effective: tenth }
     }
 
     /// The mean over particles of the negative theta-Hessian, summed over groups: of all particles, or of some.
