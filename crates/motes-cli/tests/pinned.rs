@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use common::Place;
+use common::{Done, Place};
 use motes_models::data::sha256;
 
 /// The arrays of `posterior.npz` that count; others may be added beside them.
@@ -61,21 +61,41 @@ fn runs_give_the_pinned_bits() {
         eprintln!("skipped: there are no digests for {}", motes::instruction_set());
         return;
     }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pinned.txt");
+    if std::env::var_os("MOTES_REPIN").is_some() {
+        std::fs::write(&file, digests(motes::simd::level_name())).unwrap();
+    }
+    let pinned = std::fs::read_to_string(&file).unwrap();
+    // The same bits on every level that has fused multiply-add.
+    for (level, _) in motes::simd::levels().into_iter().filter(|(level, _)| *level != "portable") {
+        let found = digests(level);
+        for (found, pinned) in found.lines().zip(pinned.lines()) {
+            assert_eq!(found, pinned, "the numbers have changed on {level}");
+        }
+        assert_eq!(found.lines().count(), pinned.lines().count());
+    }
+}
+
+/// A line for each case, run on a level of vector instructions.
+fn digests(level: &str) -> String {
     let mut found = String::new();
     for case in CASES {
         let place = Place::in_memory();
         let keep = if case.ends_with(" em") { "" } else { "--keep-clouds 3" };
-        place.bare(&format!("fit {case} --no-assess --steps 16 --burn-in 5 --seed 6 {keep} --out r"));
+        let args = format!(
+            "fit {case} --no-assess --steps 16 --burn-in 5 --seed 6 {keep} --out r --quiet --no-report"
+        );
+        Done::of(place.command(&args).env(motes::simd::VARIABLE, level)).ok();
         let trace = sha256(&std::fs::read(place.path("r/trace.csv")).unwrap());
         let _ = writeln!(found, "{} {} {case}", &trace[..32], arrays(&place.path("r/posterior.npz")));
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pinned.txt");
-    if std::env::var_os("MOTES_REPIN").is_some() {
-        std::fs::write(&file, &found).unwrap();
-    }
-    let pinned = std::fs::read_to_string(&file).unwrap();
-    for (found, pinned) in found.lines().zip(pinned.lines()) {
-        assert_eq!(found, pinned, "the numbers have changed");
-    }
-    assert_eq!(found.lines().count(), pinned.lines().count());
+    found
+}
+
+#[test]
+fn an_unknown_level_of_instructions_is_refused() {
+    let place = Place::in_memory();
+    let done = Done::of(place.command("fit logistic --steps 1 --out r").env(motes::simd::VARIABLE, "avx3"));
+    done.refused(&["MOTES_SIMD is avx3", "unset it", "portable"]);
+    assert!(!place.path("r").exists());
 }

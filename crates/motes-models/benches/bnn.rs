@@ -39,16 +39,17 @@ fn normals(len: usize) -> Vec<f32> {
     x
 }
 
-/// All gradients on one thread, particle by particle.
+/// All gradients on one thread, in the blocks of a run.
 #[divan::bench(args = [(1, Products::Dense), (10, Products::Dense), (100, Products::Dense), (1, Products::Sparse), (10, Products::Sparse), (100, Products::Sparse)])]
 fn gradients(bencher: Bencher, (n, products): (usize, Products)) {
     let model = model(products);
     let d = Model::<f32>::d_x(&model);
     let (x, mut grad) = (normals(n * d), vec![0.0; n * d]);
-    let mut scratch = vec![0.0; model.scratch_len(1)];
+    let block = model.rows_per_block(n).min(n);
+    let mut scratch = vec![0.0; model.scratch_len(block)];
     let mut grad_theta = [0.0; 2];
     bencher.counter(operations(n)).bench_local(|| {
-        for (x, grad) in x.chunks_exact(d).zip(grad.chunks_exact_mut(d)) {
+        for (x, grad) in x.chunks(block * d).zip(grad.chunks_mut(block * d)) {
             let at = At::new(&[0.0, 0.0], x);
             model.evaluate(at, Want::gradients(&mut grad_theta, grad, &mut scratch)).expect("gradients");
         }

@@ -5,6 +5,8 @@ pub mod data;
 pub mod features;
 pub mod generator;
 mod hierarchical;
+#[cfg(test)]
+mod levels;
 pub mod logistic;
 mod multinomial;
 pub mod options;

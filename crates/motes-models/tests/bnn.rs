@@ -256,6 +256,54 @@ fn precisions_agree_over_a_few_steps() {
     }
 }
 
+/// Density, gradient and scores of some particles, so many at a time.
+fn in_blocks<F: motes::Real>(model: &Bnn<F>, x: &[F], rows: usize, batch: Option<&[u32]>) -> Vec<u64> {
+    let d = model.d_x();
+    let (n, theta) = (x.len() / d, [0.3, -0.2]);
+    let (mut grad, mut density, mut scores) = (vec![F::default(); x.len()], vec![0.0; n], vec![0.0; 2 * n]);
+    // What a model leaves behind in its space must not matter.
+    let mut scratch = vec![F::of(f64::NAN); model.scratch_len(rows)];
+    let blocks = x.chunks(rows * d).zip(grad.chunks_mut(rows * d));
+    for ((x, grad), (density, scores)) in
+        blocks.zip(density.chunks_mut(rows).zip(scores.chunks_mut(2 * rows)))
+    {
+        let want = Want {
+            grad_x: Some(grad),
+            log_density: Some(density),
+            scores: Some(scores),
+            ..Want::nothing(&mut scratch)
+        };
+        model.evaluate(At { terms: batch, ..At::new(&theta, x) }, want).expect("values");
+    }
+    grad.iter().map(|g| g.f64()).chain(density).chain(scores).map(f64::to_bits).collect()
+}
+
+fn neighbours_change_no_bit_in<F: motes::Real>() {
+    let (rows, batch) = (Rows::new(37, 23, 3, 4), [3u32, 30, 7, 7, 12]);
+    for hidden in [1, 5, 16, 40, 41, 100] {
+        for products in [Products::Dense, Products::Sparse] {
+            let model: Bnn<F> = rows.model(hidden, products);
+            let x: Vec<F> = normals(5 * model.d_x(), 8, 0.5).into_iter().map(F::of).collect();
+            for batch in [None, Some(&batch[..])] {
+                let alone = in_blocks(&model, &x, 1, batch);
+                assert!(alone.iter().all(|bits| f64::from_bits(*bits).is_finite()));
+                for together in [2, 3, 5] {
+                    assert!(
+                        in_blocks(&model, &x, together, batch) == alone,
+                        "{hidden} units, {together} particles"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn neighbours_change_no_bit_of_a_particles_gradient() {
+    neighbours_change_no_bit_in::<f32>();
+    neighbours_change_no_bit_in::<f64>();
+}
+
 #[test]
 fn threads_change_no_bit_of_gradients() {
     let batch: Vec<u32> = (0..799).step_by(3).collect();

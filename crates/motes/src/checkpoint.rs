@@ -19,7 +19,7 @@ use crate::state::{Array, Values, ValuesMut};
 use crate::{Acceptance, Error, Real, State, Ticker, auto, instruction_set};
 
 /// The number of the arithmetic: runs of one number give the same bits, so that a checkpoint of another cannot go on here.
-pub const ARITHMETIC: u32 = 4;
+pub const ARITHMETIC: u32 = 6;
 /// The key of the metadata under which Motes keeps its own.
 const KEY: &str = "motes";
 /// The name of the array that holds the checksum.

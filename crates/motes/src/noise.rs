@@ -5,7 +5,7 @@ mod normal;
 mod tests;
 mod threefry;
 
-use crate::simd::dispatch;
+use crate::simd::{Isa, SimdBase, dispatch};
 use std::ops::Range;
 use threefry::LANES;
 
@@ -143,44 +143,86 @@ impl Noise {
 const BATCH_F32: usize = 4 * LANES;
 const BATCH_F64: usize = 2 * LANES;
 
-dispatch! { fn normals_f32(key: [u32; 4], step: u64, first: u64, out: &mut [f32]) = normals_f32_kernel }
-dispatch! { fn normals_f64(key: [u32; 4], step: u64, first: u64, out: &mut [f64]) = normals_f64_kernel }
-dispatch! { fn uniforms(key: [u32; 4], step: u64, first: u64, out: &mut [f64]) = uniforms_kernel }
+dispatch! { fn normals_f32(key: [u32; 4], step: u64, first: u64, out: &mut [f32]) = simd normals_f32_kernel }
+dispatch! { fn normals_f64(key: [u32; 4], step: u64, first: u64, out: &mut [f64]) = simd normals_f64_kernel }
+dispatch! { fn uniforms(key: [u32; 4], step: u64, first: u64, out: &mut [f64]) = simd uniforms_kernel }
 dispatch! {
     fn langevin_f32(key: [u32; 4], step: u64, first: u64, x: &mut [f32], grad: &[f32], by: [f32; 3]) -> bool
-        = langevin_f32_kernel
+        = simd langevin_f32_kernel
 }
 dispatch! {
     fn langevin_f64(key: [u32; 4], step: u64, first: u64, x: &mut [f64], grad: &[f64], by: [f64; 3]) -> bool
-        = langevin_f64_kernel
+        = simd langevin_f64_kernel
 }
 
+/// The draws of L counters, word by word.
 #[inline(always)]
-fn batch_f32<const FMA: bool>(key: [u32; 4], step: u64, batch: u64, out: &mut [f32; BATCH_F32]) {
-    for lane in 0..LANES {
-        let [a, b, c, d] = threefry::block(key, step, batch * LANES as u64 + lane as u64);
-        (out[lane], out[LANES + lane]) = normal::pair_f32::<FMA>(a, b);
-        (out[2 * LANES + lane], out[3 * LANES + lane]) = normal::pair_f32::<FMA>(c, d);
+fn lanes_f32<const FMA: bool, const L: usize>(key: [u32; 4], step: u64, batch: u64, out: &mut [[f32; L]; 4]) {
+    let [w, x, y, z] = out;
+    for lane in 0..L {
+        let [a, b, c, d] = threefry::block(key, step, batch * L as u64 + lane as u64);
+        (w[lane], x[lane]) = normal::pair_f32::<FMA>(a, b);
+        (y[lane], z[lane]) = normal::pair_f32::<FMA>(c, d);
     }
 }
 
 #[inline(always)]
-fn batch_f64<const FMA: bool>(key: [u32; 4], step: u64, batch: u64, out: &mut [f64; BATCH_F64]) {
+fn lanes_f64<const FMA: bool, const L: usize>(key: [u32; 4], step: u64, batch: u64, out: &mut [[f64; L]; 2]) {
     // The words in a loop of their own: it runs twice as many lanes as one with `f64` in it.
-    let words = threefry::batch(key, step, batch);
-    for lane in 0..LANES {
-        let radius = join(words[lane], words[LANES + lane]);
-        let angle = join(words[2 * LANES + lane], words[3 * LANES + lane]);
-        (out[lane], out[LANES + lane]) = normal::pair_f64::<FMA>(radius, angle);
+    let [a, b, c, d] = threefry::batch::<L>(key, step, batch);
+    let [x, y] = out;
+    for lane in 0..L {
+        (x[lane], y[lane]) = normal::pair_f64::<FMA>(join(a[lane], b[lane]), join(c[lane], d[lane]));
     }
 }
 
 #[inline(always)]
-fn batch_uniform<const FMA: bool>(key: [u32; 4], step: u64, batch: u64, out: &mut [f64; BATCH_F64]) {
-    let words = threefry::batch(key, step, batch);
-    for lane in 0..LANES {
-        out[lane] = normal::unit(join(words[lane], words[LANES + lane]));
-        out[LANES + lane] = normal::unit(join(words[2 * LANES + lane], words[3 * LANES + lane]));
+fn lanes_uniform<const FMA: bool, const L: usize>(
+    key: [u32; 4],
+    step: u64,
+    batch: u64,
+    out: &mut [[f64; L]; 2],
+) {
+    let [a, b, c, d] = threefry::batch::<L>(key, step, batch);
+    let [x, y] = out;
+    for lane in 0..L {
+        x[lane] = normal::unit(join(a[lane], b[lane]));
+        y[lane] = normal::unit(join(c[lane], d[lane]));
+    }
+}
+
+/// A batch, and two neighbours at a time for vectors that have room for both: their draws lie one batch after the other.
+macro_rules! batches {
+    ($lanes:ident, $float:ty, $words:literal, $one:ident, $two:ident) => {
+        #[inline(always)]
+        fn $one<const FMA: bool>(key: [u32; 4], step: u64, batch: u64, out: &mut [$float; $words * LANES]) {
+            $lanes::<FMA, LANES>(key, step, batch, bytemuck::cast_mut(out));
+        }
+        #[inline(always)]
+        fn $two<const FMA: bool>(
+            key: [u32; 4],
+            step: u64,
+            batch: u64,
+            out: &mut [$float; 2 * $words * LANES],
+        ) {
+            let mut draws = [[0.0; 2 * LANES]; $words];
+            $lanes::<FMA, { 2 * LANES }>(key, step, batch, &mut draws);
+            arrange(&draws, out);
+        }
+    };
+}
+
+batches!(lanes_f32, f32, 4, batch_f32, batches_f32);
+batches!(lanes_f64, f64, 2, batch_f64, batches_f64);
+batches!(lanes_uniform, f64, 2, batch_uniform, batches_uniform);
+
+/// Writes the draws batch by batch, in each of them word by word.
+#[inline(always)]
+fn arrange<T: Copy, const L: usize, const W: usize>(draws: &[[T; L]; W], out: &mut [T]) {
+    for (b, out) in out.chunks_exact_mut(W * LANES).enumerate() {
+        for (draws, out) in draws.iter().zip(out.chunks_exact_mut(LANES)) {
+            out.copy_from_slice(&draws[b * LANES..(b + 1) * LANES]);
+        }
     }
 }
 
@@ -223,10 +265,31 @@ impl Iterator for Walk {
     }
 }
 
+/// Runs the one of three instantiations that suits the level: batches in pairs where a vector holds the lanes of two.
+macro_rules! by_level {
+    ($S:ident, $narrow:ident, $wide:ident ($($arg:expr),*)) => {
+        if !$S::FMA {
+            $narrow::<false>($($arg),*)
+        } else if $S::f32s::LEN < 2 * LANES {
+            $narrow::<true>($($arg),*)
+        } else {
+            $wide::<true>($($arg),*)
+        }
+    };
+}
+
 macro_rules! fill {
-    ($kernel:ident, $batch:ident, $size:ident, $float:ty) => {
+    ($kernel:ident, $float:ty, $narrow:ident $batch:ident $size:expr, $wide:ident $batches:ident) => {
         #[inline(always)]
-        fn $kernel<const FMA: bool>(key: [u32; 4], step: u64, first: u64, out: &mut [$float]) {
+        fn $kernel<S: Isa>(_: S, key: [u32; 4], step: u64, first: u64, out: &mut [$float]) {
+            by_level!(S, $narrow, $wide(key, step, first, out))
+        }
+        fill!(@ $narrow, $float, $batch $size);
+        fill!(@ $wide, $float, $batches 2 * $size);
+    };
+    (@ $name:ident, $float:ty, $batch:ident $size:expr) => {
+        #[inline(always)]
+        fn $name<const FMA: bool>(key: [u32; 4], step: u64, first: u64, out: &mut [$float]) {
             // Whole batches are made in place, broken ones by way of a buffer.
             let mut buffer = [0.0; $size];
             for (batch, skip, range) in Walk::new(first, out.len(), $size) {
@@ -242,9 +305,9 @@ macro_rules! fill {
     };
 }
 
-fill!(normals_f32_kernel, batch_f32, BATCH_F32, f32);
-fill!(normals_f64_kernel, batch_f64, BATCH_F64, f64);
-fill!(uniforms_kernel, batch_uniform, BATCH_F64, f64);
+fill!(normals_f32_kernel, f32, fill_f32 batch_f32 BATCH_F32, fill_wide_f32 batches_f32);
+fill!(normals_f64_kernel, f64, fill_f64 batch_f64 BATCH_F64, fill_wide_f64 batches_f64);
+fill!(uniforms_kernel, f64, fill_uniform batch_uniform BATCH_F64, fill_wide_uniform batches_uniform);
 
 /// Moves one coordinate; whether it stays within the limit. No fused multiply-add: the plain formula can be checked
 /// from outside.
@@ -268,12 +331,30 @@ fn prefetch<T>(address: *const T) {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T1>(address.cast());
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 macro_rules! langevin {
-    ($kernel:ident, $batch:ident, $size:ident, $float:ty, $bits:ty) => {
+    ($kernel:ident, $float:ty, $bits:ty, $narrow:ident $batch:ident $size:expr, $wide:ident $batches:ident) => {
         #[inline(always)]
-        fn $kernel<const FMA: bool>(
+        fn $kernel<S: Isa>(
+            _: S,
+            key: [u32; 4],
+            step: u64,
+            first: u64,
+            x: &mut [$float],
+            grad: &[$float],
+            by: [$float; 3],
+        ) -> bool {
+            by_level!(S, $narrow, $wide(key, step, first, x, grad, by))
+        }
+        langevin!(@ $narrow, $float, $bits, $batch $size);
+        langevin!(@ $wide, $float, $bits, $batches 2 * $size);
+    };
+    (@ $name:ident, $float:ty, $bits:ty, $batch:ident $size:expr) => {
+        #[inline(always)]
+        fn $name<const FMA: bool>(
             key: [u32; 4],
             step: u64,
             first: u64,
@@ -311,5 +392,5 @@ macro_rules! langevin {
     };
 }
 
-langevin!(langevin_f32_kernel, batch_f32, BATCH_F32, f32, u32);
-langevin!(langevin_f64_kernel, batch_f64, BATCH_F64, f64, u64);
+langevin!(langevin_f32_kernel, f32, u32, langevin_narrow_f32 batch_f32 BATCH_F32, langevin_wide_f32 batches_f32);
+langevin!(langevin_f64_kernel, f64, u64, langevin_narrow_f64 batch_f64 BATCH_F64, langevin_wide_f64 batches_f64);

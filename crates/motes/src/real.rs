@@ -1,6 +1,7 @@
 //! The two number types that particles come in.
 
 use crate::noise::Noise;
+use crate::simd::{Simd, SimdFloatElement, Vector, f32x16, f64x8};
 
 mod sealed {
     pub trait Sealed {}
@@ -21,6 +22,7 @@ pub trait Real:
     + std::ops::Sub<Output = Self>
     + std::ops::Mul<Output = Self>
     + std::ops::AddAssign
+    + SimdFloatElement
 {
     /// The name used in settings and files.
     const NAME: &'static str;
@@ -28,6 +30,10 @@ pub trait Real:
     const LIMIT: f64;
     /// The code of this type in NumPy's file format.
     const NUMPY: &'static str;
+
+    /// A vector of 64 bytes on every machine, for sums over lanes; `Native` has the machine's own width, for lanes that never meet.
+    #[doc(hidden)]
+    type Lanes<S: Simd>: Vector<S, Element = Self> + std::ops::Div<Output = Self::Lanes<S>>;
 
     /// Rounds to this precision.
     fn of(value: f64) -> Self;
@@ -43,6 +49,7 @@ impl Real for f32 {
     const NAME: &'static str = "f32";
     const LIMIT: f64 = 1e8;
     const NUMPY: &'static str = "<f4";
+    type Lanes<S: Simd> = f32x16<S>;
 
     #[inline(always)]
     fn of(value: f64) -> Self {
@@ -64,6 +71,7 @@ impl Real for f64 {
     const NAME: &'static str = "f64";
     const LIMIT: f64 = 1e100;
     const NUMPY: &'static str = "<f8";
+    type Lanes<S: Simd> = f64x8<S>;
 
     #[inline(always)]
     fn of(value: f64) -> Self {

@@ -16,9 +16,12 @@ pub fn foreign(text: impl Display) -> String {
     text.to_string().replace('`', "``")
 }
 
-/// A file or directory as a part of a sentence.
+/// A file or directory as a part of a sentence; below the working directory as people type it there, whoever has made the
+/// path absolute.
 pub fn foreign_path(path: &Path) -> String {
-    foreign(path.to_string_lossy())
+    let here = std::env::current_dir();
+    let below = here.ok().and_then(|here| path.strip_prefix(here).ok());
+    foreign(below.filter(|below| !below.as_os_str().is_empty()).unwrap_or(path).to_string_lossy())
 }
 
 /// Who reads a sentence.
@@ -148,5 +151,8 @@ mod tests {
             }
         }
         assert_eq!(render(&foreign_path(Path::new("/tmp/`lab`")), Face::Shell), "/tmp/`lab`");
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(foreign_path(&here.join("a/b.csv")), "a/b.csv");
+        assert_eq!(foreign_path(&here), here.to_string_lossy());
     }
 }

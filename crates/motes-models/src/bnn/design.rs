@@ -8,7 +8,7 @@ use std::ops::Range;
 use motes::Real;
 
 use super::Products;
-use super::lanes::{Block, Entry, MOST_VECTORS, Pick, dense, lanes, packed, sparse};
+use super::lanes::{Block, Entry, MOST_VECTORS, Pick, dense, lanes, native_lanes, packed, sparse};
 use super::turn::{Factors, Rows, Run, runs, to_lanes, to_rows};
 
 /// Panels of a tile are at most this long, to stay in the first-level cache beside the rows that stream by.
@@ -41,34 +41,75 @@ impl Tiles {
     }
 }
 
-/// How H hidden units fill lanes: `panels` panels of `nv` vectors.
+/// How the H hidden units of some particles fill lanes.
+///
+/// A particle has `panels` panels of `width` units, which depend on nothing but H and the precision, and so do the sums over
+/// lanes. The products run over strips: one panel, or two side by side where the processor's vectors are wide. The next
+/// particle's panels follow on the last one's, so that two particles of one panel share a strip.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub hidden: usize,
+    /// Panels of a particle.
     pub panels: usize,
-    pub nv: usize,
     /// Hidden units of a panel.
     pub width: usize,
+    pub particles: usize,
+    /// Panels of a strip.
+    side_by_side: usize,
+    pub strips: usize,
+    /// Lanes of a strip.
+    pub strip: usize,
 }
 
 impl Layout {
-    pub fn new<F>(hidden: usize) -> Self {
+    pub fn new<F: Real>(hidden: usize, particles: usize) -> Self {
         let vectors = hidden.div_ceil(lanes::<F>());
         let panels = vectors.div_ceil(MOST_VECTORS);
-        let nv = vectors.div_ceil(panels);
-        Layout { hidden, panels, nv, width: nv * lanes::<F>() }
+        let width = vectors.div_ceil(panels) * lanes::<F>();
+        let (native, all) = (native_lanes::<F>(), particles * panels);
+        let side_by_side = if native > lanes::<F>() { all.min(2) } else { 1 };
+        let (strips, strip) = (all.div_ceil(side_by_side), (side_by_side * width).next_multiple_of(native));
+        Layout { hidden, panels, width, particles, side_by_side, strips, strip }
     }
 
-    /// Lanes of all panels.
+    /// Particles that are best computed together: two, where one would leave half a strip empty.
+    pub fn together<F: Real>(hidden: usize) -> usize {
+        let two = Layout::new::<F>(hidden, 2);
+        if two.side_by_side == 2 && two.panels % 2 == 1 { 2 } else { 1 }
+    }
+
+    /// Lanes of all strips.
     pub fn padded(&self) -> usize {
-        self.panels * self.width
+        self.strips * self.strip
+    }
+
+    /// The number of a particle's panel among all.
+    pub fn panel(&self, particle: usize, panel: usize) -> usize {
+        particle * self.panels + panel
+    }
+
+    /// The strip of a panel, and its first lane there.
+    pub fn place(&self, panel: usize) -> (usize, usize) {
+        (panel / self.side_by_side, panel % self.side_by_side * self.width)
+    }
+
+    /// The lanes of a strip that belong to panels.
+    fn filled(&self, strip: usize) -> usize {
+        let panels = self.panel(self.particles, 0) - strip * self.side_by_side;
+        panels.min(self.side_by_side) * self.width
+    }
+
+    /// Where a strip of some rows stands, if strips have room for `size` of them.
+    pub fn rows(&self, size: usize, strip: usize, rows: usize) -> Range<usize> {
+        let start = strip * size * self.strip;
+        start..start + rows * self.strip
     }
 }
 
 /// Features F of some rows.
 #[derive(Clone, Debug)]
 pub(super) struct Design<F> {
-    pub layout: Layout,
+    pub hidden: usize,
     /// The columns that take part, by number.
     pub columns: Vec<u32>,
     /// Rows, as they stand in `f`.
@@ -138,13 +179,13 @@ impl<F: Real> Pairs<F> {
         Pairs { terms, tiles, across: columns.count() }
     }
 
-    /// Adds the product of a tile and a panel to the rows of `out`; the first of dense tiles is written there.
-    fn add(&self, nv: usize, row: usize, column: usize, panel: &[F], out: &mut [F]) {
+    /// Adds the product of a tile and a strip to the rows of `out`; the first of dense tiles is written there.
+    fn add(&self, width: usize, row: usize, column: usize, strip: &[F], out: &mut [F]) {
         let tile = row * self.across + column;
         let range = self.tiles[tile]..self.tiles[tile + 1];
         match &self.terms {
-            Terms::Dense(pairs) => packed(nv, column == 0, &pairs[range], panel, out),
-            Terms::Sparse(entries, ends) => sparse(nv, entries, &ends[range], panel, out),
+            Terms::Dense(pairs) => packed(width, column == 0, &pairs[range], strip, out),
+            Terms::Sparse(entries, ends) => sparse(width, entries, &ends[range], strip, out),
         }
     }
 
@@ -160,7 +201,7 @@ impl<F: Real> Design<F> {
     /// Takes row-major features of `inputs` columns.
     pub fn new(features: &[f64], inputs: usize, hidden: usize, products: Products) -> Self {
         let m = features.len() / inputs;
-        let layout = Layout::new::<F>(hidden);
+        let (one, two) = (Layout::new::<F>(hidden, 1), Layout::new::<F>(hidden, 2));
         let value = |row: usize, column: usize| F::of(features[row * inputs + column]);
         let zero = F::default();
         let columns: Vec<u32> = (0..inputs)
@@ -168,8 +209,10 @@ impl<F: Real> Design<F> {
             .map(|c| c as u32)
             .collect();
         let a = columns.len();
-        let most = (TILE_BYTES / (layout.width * size_of::<F>())).max(2) & !1;
-        let (rows, chunks) = (Tiles::new(m, most), Tiles::new(a, most));
+        let most = |width: usize| (TILE_BYTES / (width * size_of::<F>())).max(2) & !1;
+        // Sums over rows run tile by tile: their length must be the same whatever the processor's vectors are.
+        let (rows, chunks) = (Tiles::new(m, most(one.width)), Tiles::new(a, most(two.strip)));
+        let most = most(one.width);
         let units = Tiles::new(a, most.min(a / 8 + 1));
         let runs_of = |tiles: Tiles| (0..tiles.count()).map(|t| runs(&columns[tiles.range(t)])).collect();
         let (chunk_runs, unit_runs) = (runs_of(chunks), runs_of(units));
@@ -202,7 +245,7 @@ impl<F: Real> Design<F> {
         let base = is_sparse.then_some(base);
         let order = order.iter().map(|row| *row as u32).collect();
         Design {
-            layout,
+            hidden,
             columns,
             rows,
             chunks,
@@ -233,58 +276,72 @@ impl<F: Real> Design<F> {
     }
 
     /// Numbers of a buffer for W' or a gradient like it.
-    pub fn weights_len(&self) -> usize {
+    pub fn weights_len(&self, layout: Layout) -> usize {
         let tiles = |t: Tiles| t.count() * t.size;
-        tiles(self.chunks).max(tiles(self.units)) * self.layout.padded()
+        tiles(self.chunks).max(tiles(self.units)) * layout.padded()
     }
 
-    /// Where panel p of a tile of `size` rows stands.
-    pub fn panel(&self, size: usize, p: usize, rows: usize) -> Range<usize> {
-        let start = p * size * self.layout.width;
-        start..start + rows * self.layout.width
-    }
-
-    /// Writes W' for the columns of one chunk: panel after panel, column after column, a lane per hidden unit.
-    pub fn pack(&self, chunk: usize, w: &[F], inputs: usize, out: &mut [F]) {
-        let Layout { hidden, panels, width, .. } = self.layout;
-        let runs = &self.chunk_runs[chunk];
-        let step = lanes::<F>();
-        for p in 0..panels {
-            let out = &mut out[self.panel(self.chunks.size, p, self.chunks.range(chunk).len())];
-            for v in (0..width).step_by(step) {
-                let first = p * width + v;
-                let units = hidden.saturating_sub(first).min(step);
-                let rows = Rows { w: &w[(first * inputs).min(w.len())..], inputs, units };
-                to_lanes(rows, runs, width, &mut out[v..]);
+    /// Writes W' for the columns of one chunk: strip after strip, column after column, a lane per hidden unit. The particles'
+    /// weights follow each other, `stride` numbers apart.
+    pub fn pack(&self, layout: Layout, chunk: usize, x: &[F], stride: usize, inputs: usize, out: &mut [F]) {
+        let Layout { hidden, panels, width, strip, .. } = layout;
+        let (runs, count) = (&self.chunk_runs[chunk], self.chunks.range(chunk).len());
+        for (particle, x) in x.chunks_exact(stride).enumerate() {
+            let w = &x[..hidden * inputs];
+            for p in 0..panels {
+                let (number, lane) = layout.place(layout.panel(particle, p));
+                let out = &mut out[layout.rows(self.chunks.size, number, count)];
+                for v in (0..width).step_by(lanes::<F>()) {
+                    let first = p * width + v;
+                    let units = hidden.saturating_sub(first).min(lanes::<F>());
+                    let rows = Rows { w: &w[(first * inputs).min(w.len())..], inputs, units };
+                    to_lanes(rows, runs, strip, &mut out[lane + v..]);
+                }
+            }
+        }
+        for number in 0..layout.strips {
+            let filled = layout.filled(number);
+            if filled < strip {
+                let rows = out[layout.rows(self.chunks.size, number, count)].chunks_exact_mut(strip);
+                rows.for_each(|row| row[filled..].fill(F::default()));
             }
         }
     }
 
-    /// Writes the gradient of the columns that take part, for the hidden units of one vector, which begins with `first`.
-    pub fn unpack(&self, first: usize, wt: &[F], factors: Factors<F>, rows: Rows<'_, F>, grad: &mut [F]) {
-        let width = self.layout.width;
-        let (p, v) = (first / width, first % width);
+    /// Writes the gradient of the columns that take part, for the hidden units of one vector of a particle, which begins with
+    /// `first`.
+    pub fn unpack(
+        &self,
+        layout: Layout,
+        (particle, first): (usize, usize),
+        wt: &[F],
+        factors: Factors<F>,
+        rows: Rows<'_, F>,
+        grad: &mut [F],
+    ) {
+        let (p, v) = (first / layout.width, first % layout.width);
+        let (number, lane) = layout.place(layout.panel(particle, p));
         for (wt, (unit, runs)) in
-            wt.chunks_exact(self.units.size * self.layout.padded()).zip(self.unit_runs.iter().enumerate())
+            wt.chunks_exact(self.units.size * layout.padded()).zip(self.unit_runs.iter().enumerate())
         {
-            let panel = &wt[self.panel(self.units.size, p, self.units.range(unit).len())];
-            to_rows(&panel[v..], width, runs, factors, rows, grad);
+            let strip = &wt[layout.rows(self.units.size, number, self.units.range(unit).len())];
+            to_rows(&strip[lane + v..], layout.strip, runs, factors, rows, grad);
         }
     }
 
-    /// Writes W b, which every row of the first product begins with, twice for each panel.
-    pub fn constant(&self, wt: &[F], batch: bool, out: &mut [F]) {
+    /// Writes W b, which every row of the first product begins with, twice for each strip.
+    pub fn constant(&self, layout: Layout, wt: &[F], batch: bool, out: &mut [F]) {
         out.fill(F::default());
         let Some(base) = self.base.as_ref().filter(|_| !batch) else { return };
-        let tiles = wt.chunks_exact(self.chunks.size * self.layout.padded());
+        let tiles = wt.chunks_exact(self.chunks.size * layout.padded());
         for (chunk, wt) in tiles.enumerate().take(self.chunks.count()) {
             let range = self.chunks.range(chunk);
             let columns = Pick::From(range.start);
             let stride = self.columns.len();
-            for (p, out) in out.chunks_exact_mut(2 * self.layout.width).enumerate() {
-                let panel = &wt[self.panel(self.chunks.size, p, range.len())];
+            for (number, out) in out.chunks_exact_mut(2 * layout.strip).enumerate() {
+                let strip = &wt[layout.rows(self.chunks.size, number, range.len())];
                 let base = Block { matrix: base, stride, rows: Pick::List(&[0]), columns };
-                dense(self.layout.nv, base, panel, out);
+                dense(layout.strip, base, strip, out);
             }
         }
     }
@@ -292,28 +349,28 @@ impl<F: Real> Design<F> {
     /// Adds W F' for some tiles of rows (of the batch, if there is one) to `out`, one after the other `stride` apart.
     pub fn forward(
         &self,
+        layout: Layout,
         tiles: Range<usize>,
         batch: Option<&[u32]>,
         wt: &[F],
         out: &mut [F],
         stride: usize,
     ) {
-        let nv = self.layout.nv;
         let rows = Tiles { len: batch.map_or(self.rows.len, <[u32]>::len), ..self.rows };
-        let chunk_len = self.chunks.size * self.layout.padded();
+        let chunk_len = self.chunks.size * layout.padded();
         for chunk in 0..self.chunks.count() {
             let columns = self.chunks.range(chunk);
-            for p in 0..self.layout.panels {
-                let panel = &wt[chunk * chunk_len..][self.panel(self.chunks.size, p, columns.len())];
+            for number in 0..layout.strips {
+                let strip = &wt[chunk * chunk_len..][layout.rows(self.chunks.size, number, columns.len())];
                 for (out, tile) in out.chunks_mut(stride).zip(tiles.clone()) {
                     let range = rows.range(tile);
-                    let out = &mut out[self.panel(rows.size, p, range.len().next_multiple_of(2))];
+                    let out = &mut out[layout.rows(rows.size, number, range.len().next_multiple_of(2))];
                     match batch {
-                        None => self.forward.add(nv, tile, chunk, panel, out),
+                        None => self.forward.add(layout.strip, tile, chunk, strip, out),
                         Some(batch) => {
                             let (rows, columns) = (Pick::List(&batch[range]), Pick::From(columns.start));
                             let stride = self.columns.len();
-                            dense(nv, Block { matrix: &self.f, stride, rows, columns }, panel, out);
+                            dense(layout.strip, Block { matrix: &self.f, stride, rows, columns }, strip, out);
                         }
                     }
                 }
@@ -322,8 +379,10 @@ impl<F: Real> Design<F> {
     }
 
     /// Writes F' D for the columns of one unit; the tiles of D stand `stride` apart, and `sums` is D 1.
+    #[expect(clippy::too_many_arguments)]
     pub fn backward(
         &self,
+        layout: Layout,
         unit: usize,
         batch: Option<&[u32]>,
         d: &[F],
@@ -331,33 +390,29 @@ impl<F: Real> Design<F> {
         sums: &[F],
         out: &mut [F],
     ) {
-        let Layout { panels, nv, width, .. } = self.layout;
+        let width = layout.strip;
         let units = self.units.range(unit);
         let rows = Tiles { len: batch.map_or(self.rows.len, <[u32]>::len), ..self.rows };
-        for p in 0..panels {
-            let out = &mut out[self.panel(self.units.size, p, units.len().next_multiple_of(2))];
+        for number in 0..layout.strips {
+            let out = &mut out[layout.rows(self.units.size, number, units.len().next_multiple_of(2))];
             if !self.writes(batch) {
                 out.fill(F::default());
             }
             if let Some(base) = self.base.as_ref().filter(|_| batch.is_none()) {
-                let sums = &sums[p * width..(p + 1) * width];
+                let sums = &sums[number * width..(number + 1) * width];
                 for (out, b) in out.chunks_exact_mut(width).zip(&base[units.clone()]) {
                     out.iter_mut().zip(sums).for_each(|(o, s)| *o = *b * *s);
                 }
             }
             for (tile, d) in d.chunks(stride).enumerate().take(rows.count()) {
                 let range = rows.range(tile);
-                let panel = &d[self.panel(rows.size, p, range.len())];
+                let strip = &d[layout.rows(rows.size, number, range.len())];
                 match batch {
-                    None => self.backward.add(nv, unit, tile, panel, out),
+                    None => self.backward.add(width, unit, tile, strip, out),
                     Some(batch) => {
                         let (rows, columns) = (Pick::From(units.start), Pick::List(&batch[range]));
-                        dense(
-                            nv,
-                            Block { matrix: &self.ft, stride: self.rows.len, rows, columns },
-                            panel,
-                            out,
-                        );
+                        let stride = self.rows.len;
+                        dense(width, Block { matrix: &self.ft, stride, rows, columns }, strip, out);
                     }
                 }
             }

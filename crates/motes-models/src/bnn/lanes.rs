@@ -1,18 +1,36 @@
 //! Arithmetic on lanes of hidden units: the tiles of the two products, and what lies between them.
 //!
-//! A *panel* is NV vectors of 32 bytes, a lane per hidden unit. The tiles of the products are two rows by five vectors,
-//! which fill the sixteen registers.
+//! A *panel* is up to five vectors of 32 bytes, a lane per hidden unit. Sums over lanes run panel by panel and vector by vector
+//! of that size, whatever the processor's vectors are. The products, whose lanes do not meet, run over a *strip*: a panel, or
+//! two side by side where vectors have 64 bytes.
+
+use std::marker::PhantomData;
 
 use motes::Real;
-use motes::simd::dispatch;
+use motes::simd::{Isa, SimdBase, SimdFloat, SimdFloatElement, dispatch};
 use motes::vmath;
 
-/// The most vectors of a panel: two rows of as many sums, one vector and a broadcast fill the registers.
+/// The most vectors of a panel: two rows of as many sums, one vector and a broadcast fill sixteen registers.
 pub(super) const MOST_VECTORS: usize = 5;
 
 /// Lanes of one 32-byte vector.
 pub(super) const fn lanes<F>() -> usize {
     32 / size_of::<F>()
+}
+
+/// A vector of the processor.
+type Native<F, S> = <F as SimdFloatElement>::Native<S>;
+
+/// Lanes of one vector of the processor.
+pub(super) fn native_lanes<F: Real>() -> usize {
+    native_bytes() / size_of::<F>()
+}
+
+dispatch! { fn native_bytes() -> usize = simd native_bytes_kernel }
+
+#[inline(always)]
+fn native_bytes_kernel<S: Isa>(_: S) -> usize {
+    size_of::<S::f32s>()
 }
 
 /// `a * b + c`, rounded once if `FMA`. [`Real`] has no such method; the casts vanish.
@@ -49,51 +67,63 @@ by_type! {
     sigmoid = sigmoid_f32, sigmoid_f64;
 }
 
-/// The terms of a pair of sums: which row of the panel, and its two factors.
-trait Terms<F> {
+/// The terms of R sums: which row of the strip, and its factors.
+trait Terms<F, const R: usize> {
     fn len(&self) -> usize;
-    fn term(&self, i: usize) -> (usize, F, F);
+    fn term(&self, i: usize) -> (usize, [F; R]);
 }
 
-/// Two rows of a dense matrix against successive rows of the panel.
-struct Successive<'a, F>(&'a [F], &'a [F]);
+/// Two rows of a dense matrix against successive rows of the strip.
+struct Successive<'a, F>([&'a [F]; 2]);
 
-impl<F: Real> Terms<F> for Successive<'_, F> {
+impl<F: Real> Terms<F, 2> for Successive<'_, F> {
     #[inline(always)]
     fn len(&self) -> usize {
-        self.0.len()
+        self.0[0].len()
     }
     #[inline(always)]
-    fn term(&self, i: usize) -> (usize, F, F) {
-        (i, self.0[i], self.1[i])
+    fn term(&self, i: usize) -> (usize, [F; 2]) {
+        (i, [self.0[0][i], self.0[1][i]])
     }
 }
 
-/// Chosen columns of two rows of a dense matrix against successive rows of the panel.
-struct Chosen<'a, F>(&'a [F], &'a [F], &'a [u32]);
+/// Chosen columns of two rows of a dense matrix against successive rows of the strip.
+struct Chosen<'a, F>([&'a [F]; 2], &'a [u32]);
 
-impl<F: Real> Terms<F> for Chosen<'_, F> {
+impl<F: Real> Terms<F, 2> for Chosen<'_, F> {
     #[inline(always)]
     fn len(&self) -> usize {
-        self.2.len()
+        self.1.len()
     }
     #[inline(always)]
-    fn term(&self, i: usize) -> (usize, F, F) {
-        let column = self.2[i] as usize;
-        (i, self.0[column], self.1[column])
+    fn term(&self, i: usize) -> (usize, [F; 2]) {
+        let column = self.1[i] as usize;
+        (i, [self.0[0][column], self.0[1][column]])
     }
 }
 
-/// Two rows of a dense matrix, interleaved, against successive rows of the panel.
-impl<F: Real> Terms<F> for &[[F; 2]] {
+/// Two rows of a dense matrix, interleaved, against successive rows of the strip.
+impl<F: Real> Terms<F, 2> for &[[F; 2]] {
     #[inline(always)]
     fn len(&self) -> usize {
         (**self).len()
     }
     #[inline(always)]
-    fn term(&self, i: usize) -> (usize, F, F) {
-        let [p, q] = self[i];
-        (i, p, q)
+    fn term(&self, i: usize) -> (usize, [F; 2]) {
+        (i, self[i])
+    }
+}
+
+/// Two such pairs of rows.
+impl<F: Real> Terms<F, 4> for [&[[F; 2]]; 2] {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self[0].len()
+    }
+    #[inline(always)]
+    fn term(&self, i: usize) -> (usize, [F; 4]) {
+        let ([p, q], [r, s]) = (self[0][i], self[1][i]);
+        (i, [p, q, r, s])
     }
 }
 
@@ -106,117 +136,111 @@ pub(super) struct Entry<F> {
     pub values: [F; 2],
 }
 
-impl<F: Real> Terms<F> for &[Entry<F>] {
+impl<F: Real> Terms<F, 2> for &[Entry<F>] {
     #[inline(always)]
     fn len(&self) -> usize {
         (**self).len()
     }
     #[inline(always)]
-    fn term(&self, i: usize) -> (usize, F, F) {
-        let Entry { column, values: [p, q] } = self[i];
-        (column as usize, p, q)
+    fn term(&self, i: usize) -> (usize, [F; 2]) {
+        let Entry { column, values } = self[i];
+        (column as usize, values)
     }
 }
 
-/// Adds a pair of sums over rows of the panel to two rows of `out`, or writes them if `fresh`.
-///
-/// # Safety
-///
-/// With `FMA`, the processor must have AVX2 and FMA; so it is with all unsafe functions here.
-#[inline(always)]
-unsafe fn add_pair<F: Real, const FMA: bool, const L: usize, const NV: usize>(
-    fresh: bool,
-    terms: impl Terms<F>,
-    panel: &[[[F; L]; NV]],
-    out: &mut [[[F; L]; NV]; 2],
-) {
-    #[cfg(target_arch = "x86_64")]
-    if FMA {
-        if size_of::<F>() == 4 {
-            // SAFETY: `FMA` says that the processor has AVX2 and FMA; four bytes are f32.
-            return unsafe { add_pair_f32(fresh, terms, panel, out) };
-        }
-        // SAFETY: the same, and eight bytes are f64.
-        return unsafe { add_pair_f64(fresh, terms, panel, out) };
+/// Lanes of a strip that are summed in registers: rows of `width` numbers, of which those from `first` on.
+trait Lanes: Copy {
+    fn width(self) -> usize;
+    fn first(self) -> usize;
+}
+
+/// All lanes of a strip of so many: a constant, by which rows are found faster.
+#[derive(Clone, Copy)]
+struct Whole<F, S, const NV: usize>(PhantomData<(F, S)>);
+
+impl<F: Real, S: Isa, const NV: usize> Lanes for Whole<F, S, NV> {
+    #[inline(always)]
+    fn width(self) -> usize {
+        NV * Native::<F, S>::LEN
     }
-    let [mut p, mut q] = if fresh { [[[F::default(); L]; NV]; 2] } else { *out };
-    for i in 0..terms.len() {
-        let (k, a, b) = terms.term(i);
-        for v in 0..NV {
-            for l in 0..L {
-                p[v][l] = fma::<F, FMA>(a, panel[k][v][l], p[v][l]);
-                q[v][l] = fma::<F, FMA>(b, panel[k][v][l], q[v][l]);
-            }
-        }
+    #[inline(always)]
+    fn first(self) -> usize {
+        0
     }
-    *out = [p, q];
+}
+
+/// Some lanes of a wider strip.
+#[derive(Clone, Copy)]
+struct Part {
+    width: usize,
+    first: usize,
+}
+
+impl Lanes for Part {
+    #[inline(always)]
+    fn width(self) -> usize {
+        self.width
+    }
+    #[inline(always)]
+    fn first(self) -> usize {
+        self.first
+    }
 }
 
 /// Terms that are added without a branch between them: the end of so short a loop is foreseen.
-#[cfg(target_arch = "x86_64")]
 const UNROLLED: usize = 8;
 
-/// [`add_pair`] by intrinsics: what the compiler makes of the plain one depends on the level of optimisation, tenfold.
-#[cfg(target_arch = "x86_64")]
-macro_rules! add_pair_wide {
-    ($name:ident, $float:ty, $load:ident, $store:ident, $all:ident, $fmadd:ident) => {
-        /// # Safety
-        ///
-        /// The processor must have AVX2 and FMA, F must be the type that this is for, and L vectors of it 32 bytes.
-        #[inline(always)]
-        unsafe fn $name<F: Real, const L: usize, const NV: usize>(
-            fresh: bool,
-            terms: impl Terms<F>,
-            panel: &[[[F; L]; NV]],
-            out: &mut [[[F; L]; NV]; 2],
-        ) {
-            use std::arch::x86_64::{$all, $fmadd, $load, $store};
-            assert!(size_of::<[F; L]>() == 32 && size_of::<F>() == size_of::<$float>());
-            // SAFETY: as above; every pointer is to L numbers, which is a vector.
-            unsafe {
-                let (mut p, mut q) = ([$all(0.0); NV], [$all(0.0); NV]);
-                if !fresh {
-                    for v in 0..NV {
-                        p[v] = $load(out[0][v].as_ptr().cast());
-                        q[v] = $load(out[1][v].as_ptr().cast());
-                    }
-                }
-                // A macro, for a closure would not be inlined among the instructions that it may use.
-                macro_rules! add {
-                    ($i:expr) => {{
-                        let (k, a, b) = terms.term($i);
-                        let row = &panel[k];
-                        let (a, b) =
-                            ($all(bytemuck::cast::<F, $float>(a)), $all(bytemuck::cast::<F, $float>(b)));
-                        for v in 0..NV {
-                            let vector = $load(row[v].as_ptr().cast());
-                            p[v] = $fmadd(a, vector, p[v]);
-                            q[v] = $fmadd(b, vector, q[v]);
-                        }
-                    }};
-                }
-                let whole = terms.len() - terms.len() % UNROLLED;
-                for first in (0..whole).step_by(UNROLLED) {
-                    for i in 0..UNROLLED {
-                        add!(first + i);
-                    }
-                }
-                for i in whole..terms.len() {
-                    add!(i);
-                }
-                for v in 0..NV {
-                    $store(out[0][v].as_mut_ptr().cast(), p[v]);
-                    $store(out[1][v].as_mut_ptr().cast(), q[v]);
-                }
+/// Adds R sums over rows of the strip to as many rows of `out`, or writes them if `fresh`, in NV vectors: each lane is one
+/// chain over the terms.
+#[inline(always)]
+fn add_rows<F: Real, S: Isa, const R: usize, const NV: usize>(
+    simd: S,
+    fresh: bool,
+    terms: impl Terms<F, R>,
+    strip: &[F],
+    out: &mut [F],
+    lanes: impl Lanes,
+) {
+    let (width, first) = (lanes.width(), lanes.first());
+    let len = Native::<F, S>::LEN;
+    let mut sums = [[Native::<F, S>::splat(simd, F::default()); NV]; R];
+    if !fresh {
+        for r in 0..R {
+            let out = &out[r * width + first..][..NV * len];
+            for v in 0..NV {
+                sums[r][v] = Native::<F, S>::from_slice(simd, &out[v * len..(v + 1) * len]);
             }
         }
-    };
+    }
+    // A macro, for a closure might not be inlined among the instructions that it may use.
+    macro_rules! add {
+        ($i:expr) => {{
+            let (k, factors) = terms.term($i);
+            let row = &strip[k * width + first..][..NV * len];
+            for v in 0..NV {
+                let vector = Native::<F, S>::from_slice(simd, &row[v * len..(v + 1) * len]);
+                for r in 0..R {
+                    sums[r][v] = Native::<F, S>::splat(simd, factors[r]).mul_add(vector, sums[r][v]);
+                }
+            }
+        }};
+    }
+    let whole = terms.len() - terms.len() % UNROLLED;
+    for first in (0..whole).step_by(UNROLLED) {
+        for i in 0..UNROLLED {
+            add!(first + i);
+        }
+    }
+    for i in whole..terms.len() {
+        add!(i);
+    }
+    for r in 0..R {
+        let out = &mut out[r * width + first..][..NV * len];
+        for v in 0..NV {
+            sums[r][v].store_slice(&mut out[v * len..(v + 1) * len]);
+        }
+    }
 }
-
-#[cfg(target_arch = "x86_64")]
-add_pair_wide!(add_pair_f32, f32, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps);
-#[cfg(target_arch = "x86_64")]
-add_pair_wide!(add_pair_f64, f64, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_fmadd_pd);
 
 /// Some rows and columns of a row-major matrix.
 #[derive(Clone, Copy)]
@@ -225,7 +249,7 @@ pub(super) struct Block<'a, F> {
     pub stride: usize,
     /// The first row, or which rows; an odd one out is paired with itself.
     pub rows: Pick<'a>,
-    /// The first column, or which columns; there are as many as the panel has rows.
+    /// The first column, or which columns; there are as many as the strip has rows.
     pub columns: Pick<'a>,
 }
 
@@ -247,126 +271,147 @@ impl Pick<'_> {
 }
 
 #[inline(always)]
-unsafe fn dense_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
+fn dense_tile<F: Real, S: Isa, const NV: usize>(
+    simd: S,
+    lanes: impl Lanes,
     block: Block<'_, F>,
-    panel: &[F],
+    strip: &[F],
     out: &mut [F],
 ) {
-    let panel = panel.as_chunks::<L>().0.as_chunks::<NV>().0;
-    let pairs = out.as_chunks_mut::<L>().0.as_chunks_mut::<NV>().0.as_chunks_mut::<2>().0;
-    for (i, out) in pairs.iter_mut().enumerate() {
+    let count = strip.len() / lanes.width();
+    for (i, out) in out.chunks_exact_mut(2 * lanes.width()).enumerate() {
         let p = &block.matrix[block.rows.get(2 * i) * block.stride..][..block.stride];
         let q = &block.matrix[block.rows.get(2 * i + 1) * block.stride..][..block.stride];
         match block.columns {
             Pick::From(first) => {
-                let (p, q) = (&p[first..][..panel.len()], &q[first..][..panel.len()]);
-                // SAFETY: what is asked of the caller.
-                unsafe { add_pair::<F, FMA, L, NV>(false, Successive(p, q), panel, out) };
+                let rows = Successive([&p[first..][..count], &q[first..][..count]]);
+                add_rows::<F, S, 2, NV>(simd, false, rows, strip, out, lanes);
             }
-            // SAFETY: the same.
-            Pick::List(list) => unsafe {
-                add_pair::<F, FMA, L, NV>(false, Chosen(p, q, list), panel, out);
-            },
+            Pick::List(list) => {
+                add_rows::<F, S, 2, NV>(simd, false, Chosen([p, q], list), strip, out, lanes);
+            }
         }
     }
 }
 
 #[inline(always)]
-unsafe fn packed_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
+fn packed_tile<F: Real, S: Isa, const NV: usize>(
+    simd: S,
+    lanes: impl Lanes,
     fresh: bool,
     pairs: &[[F; 2]],
-    panel: &[F],
+    strip: &[F],
     out: &mut [F],
 ) {
-    let panel = panel.as_chunks::<L>().0.as_chunks::<NV>().0;
-    let rows = out.as_chunks_mut::<L>().0.as_chunks_mut::<NV>().0.as_chunks_mut::<2>().0;
-    for (pair, out) in pairs.chunks_exact(panel.len().max(1)).zip(rows) {
-        // SAFETY: what is asked of the caller.
-        unsafe { add_pair::<F, FMA, L, NV>(fresh, pair, panel, out) };
+    let width = lanes.width();
+    let mut pairs = pairs.chunks_exact((strip.len() / width).max(1));
+    let mut out = out;
+    // With 32 registers two pairs go together: more sums at a time than the latency of an addition asks for.
+    if size_of::<Native<F, S>>() == 64 {
+        while pairs.len() >= 2 && out.len() >= 4 * width {
+            let (Some(first), Some(second)) = (pairs.next(), pairs.next()) else { break };
+            let (rows, rest) = std::mem::take(&mut out).split_at_mut(4 * width);
+            add_rows::<F, S, 4, NV>(simd, fresh, [first, second], strip, rows, lanes);
+            out = rest;
+        }
+    }
+    for (pair, out) in pairs.zip(out.chunks_exact_mut(2 * width)) {
+        add_rows::<F, S, 2, NV>(simd, fresh, pair, strip, out, lanes);
     }
 }
 
 #[inline(always)]
-unsafe fn sparse_tile<F: Real, const FMA: bool, const L: usize, const NV: usize>(
+fn sparse_tile<F: Real, S: Isa, const NV: usize>(
+    simd: S,
+    lanes: impl Lanes,
     entries: &[Entry<F>],
     ends: &[u32],
-    panel: &[F],
+    strip: &[F],
     out: &mut [F],
 ) {
-    let panel = panel.as_chunks::<L>().0.as_chunks::<NV>().0;
-    let pairs = out.as_chunks_mut::<L>().0.as_chunks_mut::<NV>().0.as_chunks_mut::<2>().0;
-    for (ends, out) in ends.windows(2).zip(pairs) {
+    for (ends, out) in ends.windows(2).zip(out.chunks_exact_mut(2 * lanes.width())) {
         let entries = &entries[ends[0] as usize..ends[1] as usize];
-        // SAFETY: what is asked of the caller.
-        unsafe { add_pair::<F, FMA, L, NV>(false, entries, panel, out) };
+        add_rows::<F, S, 2, NV>(simd, false, entries, strip, out, lanes);
     }
 }
 
-/// Calls a tile with the constants for `$nv` vectors of type `$f`; what is not for it is compiled, but never called.
-macro_rules! with_vectors {
-    ($tile:ident, $f:ident, $nv:expr, $($arg:expr),*) => {
-        match (size_of::<$f>(), $nv) {
-            (4, 1) => $tile::<$f, FMA, 8, 1>($($arg),*),
-            (4, 2) => $tile::<$f, FMA, 8, 2>($($arg),*),
-            (4, 3) => $tile::<$f, FMA, 8, 3>($($arg),*),
-            (4, 4) => $tile::<$f, FMA, 8, 4>($($arg),*),
-            (4, _) => $tile::<$f, FMA, 8, 5>($($arg),*),
-            (_, 1) => $tile::<$f, FMA, 4, 1>($($arg),*),
-            (_, 2) => $tile::<$f, FMA, 4, 2>($($arg),*),
-            (_, 3) => $tile::<$f, FMA, 4, 3>($($arg),*),
-            (_, 4) => $tile::<$f, FMA, 4, 4>($($arg),*),
-            (_, _) => $tile::<$f, FMA, 4, 5>($($arg),*),
+/// Calls a tile for the lanes of a strip: all at once, or [`MOST_VECTORS`] vectors at a time where they are narrow.
+macro_rules! over_lanes {
+    ($tile:ident, $simd:ident, $width:ident, $($arg:expr),*) => {{
+        let len = Native::<F, S>::LEN;
+        let vectors = $width / len;
+        assert!($width % len == 0, "whole vectors");
+        if size_of::<Native<F, S>>() >= 32 {
+            match vectors {
+                1 => $tile::<F, S, 1>($simd, Whole::<F, S, 1>(PhantomData), $($arg),*),
+                2 => $tile::<F, S, 2>($simd, Whole::<F, S, 2>(PhantomData), $($arg),*),
+                3 => $tile::<F, S, 3>($simd, Whole::<F, S, 3>(PhantomData), $($arg),*),
+                4 => $tile::<F, S, 4>($simd, Whole::<F, S, 4>(PhantomData), $($arg),*),
+                5 => $tile::<F, S, 5>($simd, Whole::<F, S, 5>(PhantomData), $($arg),*),
+                _ => unreachable!("a strip of {vectors} vectors"),
+            }
+        } else {
+            let mut first = 0;
+            while first < vectors {
+                let lanes = Part { width: $width, first: first * len };
+                match vectors - first {
+                    1 => $tile::<F, S, 1>($simd, lanes, $($arg),*),
+                    2 => $tile::<F, S, 2>($simd, lanes, $($arg),*),
+                    3 => $tile::<F, S, 3>($simd, lanes, $($arg),*),
+                    4 => $tile::<F, S, 4>($simd, lanes, $($arg),*),
+                    _ => $tile::<F, S, 5>($simd, lanes, $($arg),*),
+                }
+                first += MOST_VECTORS;
+            }
         }
-    };
+    }};
 }
 
 dispatch! {
-    /// Adds the product of a dense block and a panel of `nv` vectors to the rows of `out`.
-    pub(super) fn dense<F: Real>(nv: usize, block: Block<'_, F>, panel: &[F], out: &mut [F]) = unsafe dense_kernel
+    /// Adds the product of a dense block and a strip of rows of `width` numbers to the rows of `out`.
+    pub(super) fn dense<F: Real>(width: usize, block: Block<'_, F>, strip: &[F], out: &mut [F]) = simd dense_kernel
 }
 
 #[inline(always)]
-unsafe fn dense_kernel<F: Real, const FMA: bool>(nv: usize, block: Block<'_, F>, panel: &[F], out: &mut [F]) {
-    // SAFETY: what is asked of the caller.
-    unsafe { with_vectors!(dense_tile, F, nv, block, panel, out) }
+fn dense_kernel<F: Real, S: Isa>(simd: S, width: usize, block: Block<'_, F>, strip: &[F], out: &mut [F]) {
+    over_lanes!(dense_tile, simd, width, block, strip, out);
 }
 
 dispatch! {
-    /// Adds the product of interleaved pairs of dense rows and a panel of `nv` vectors to the rows of `out`, or writes it
-    /// there if `fresh`.
-    pub(super) fn packed<F: Real>(nv: usize, fresh: bool, pairs: &[[F; 2]], panel: &[F], out: &mut [F])
-        = unsafe packed_kernel
+    /// Adds the product of interleaved pairs of dense rows and a strip to the rows of `out`, or writes it there if `fresh`.
+    pub(super) fn packed<F: Real>(width: usize, fresh: bool, pairs: &[[F; 2]], strip: &[F], out: &mut [F])
+        = simd packed_kernel
 }
 
 #[inline(always)]
-unsafe fn packed_kernel<F: Real, const FMA: bool>(
-    nv: usize,
+fn packed_kernel<F: Real, S: Isa>(
+    simd: S,
+    width: usize,
     fresh: bool,
     pairs: &[[F; 2]],
-    panel: &[F],
+    strip: &[F],
     out: &mut [F],
 ) {
-    // SAFETY: what is asked of the caller.
-    unsafe { with_vectors!(packed_tile, F, nv, fresh, pairs, panel, out) }
+    over_lanes!(packed_tile, simd, width, fresh, pairs, strip, out);
 }
 
 dispatch! {
-    /// Adds the product of sparse pairs of rows and a panel of `nv` vectors to the rows of `out`; pair i has the
-    /// entries `ends[i]..ends[i + 1]`.
-    pub(super) fn sparse<F: Real>(nv: usize, entries: &[Entry<F>], ends: &[u32], panel: &[F], out: &mut [F])
-        = unsafe sparse_kernel
+    /// Adds the product of sparse pairs of rows and a strip to the rows of `out`; pair i has the entries
+    /// `ends[i]..ends[i + 1]`.
+    pub(super) fn sparse<F: Real>(width: usize, entries: &[Entry<F>], ends: &[u32], strip: &[F], out: &mut [F])
+        = simd sparse_kernel
 }
 
 #[inline(always)]
-unsafe fn sparse_kernel<F: Real, const FMA: bool>(
-    nv: usize,
+fn sparse_kernel<F: Real, S: Isa>(
+    simd: S,
+    width: usize,
     entries: &[Entry<F>],
     ends: &[u32],
-    panel: &[F],
+    strip: &[F],
     out: &mut [F],
 ) {
-    // SAFETY: what is asked of the caller.
-    unsafe { with_vectors!(sparse_tile, F, nv, entries, ends, panel, out) }
+    over_lanes!(sparse_tile, simd, width, entries, ends, strip, out);
 }
 
 /// Calls a kernel with the number of lanes of type `$f`.
@@ -381,19 +426,20 @@ macro_rules! with_lanes {
 }
 
 dispatch! {
-    /// Adds the product of each row of a panel with v to `out`.
-    pub(super) fn dot<F: Real>(panel: &[F], v: &[F], out: &mut [F]) = dot_kernel
+    /// Adds the product of each row of a panel with v to `out`; the panel's rows begin `width` numbers apart.
+    pub(super) fn dot<F: Real>(panel: &[F], width: usize, v: &[F], out: &mut [F]) = dot_kernel
 }
 
 #[inline(always)]
-fn dot_kernel<F: Real, const FMA: bool>(panel: &[F], v: &[F], out: &mut [F]) {
-    with_lanes!(dot_rows, F, panel, v, out)
+fn dot_kernel<F: Real, const FMA: bool>(panel: &[F], width: usize, v: &[F], out: &mut [F]) {
+    with_lanes!(dot_rows, F, panel, width, v, out)
 }
 
 #[inline(always)]
-fn dot_rows<F: Real, const FMA: bool, const L: usize>(panel: &[F], v: &[F], out: &mut [F]) {
+fn dot_rows<F: Real, const FMA: bool, const L: usize>(panel: &[F], width: usize, v: &[F], out: &mut [F]) {
     let v = v.as_chunks::<L>().0;
-    for (row, out) in panel.as_chunks::<L>().0.chunks_exact(v.len()).zip(out) {
+    for (row, out) in panel.chunks(width).zip(out) {
+        let row = row[..v.len() * L].as_chunks::<L>().0;
         let mut sums = [F::default(); L];
         for (t, v) in row.iter().zip(v) {
             for l in 0..L {
@@ -420,26 +466,28 @@ pub(super) struct Sums<'a, F> {
 }
 
 dispatch! {
-    /// Replaces each row t of a panel by delta = (1 - t^2) sum_l v_l r_l, where v has a row per class but the first,
-    /// and r a row of `stride` numbers for each of these.
-    pub(super) fn deltas<F: Real>(panel: &mut [F], v: &[F], r: &[F], stride: usize, sums: Sums<'_, F>)
+    /// Replaces each row t of a panel, `width` numbers apart, by delta = (1 - t^2) sum_l v_l r_l, where v has a row per class
+    /// but the first, and r a row of `stride` numbers for each of these.
+    pub(super) fn deltas<F: Real>(panel: &mut [F], width: usize, v: &[F], r: &[F], stride: usize, sums: Sums<'_, F>)
         = deltas_kernel
 }
 
 #[inline(always)]
 fn deltas_kernel<F: Real, const FMA: bool>(
     panel: &mut [F],
+    width: usize,
     v: &[F],
     r: &[F],
     stride: usize,
     sums: Sums<'_, F>,
 ) {
-    with_lanes!(deltas_rows, F, panel, v, r, stride, sums)
+    with_lanes!(deltas_rows, F, panel, width, v, r, stride, sums)
 }
 
 #[inline(always)]
 fn deltas_rows<F: Real, const FMA: bool, const L: usize>(
     panel: &mut [F],
+    width: usize,
     v: &[F],
     r: &[F],
     stride: usize,
@@ -448,7 +496,8 @@ fn deltas_rows<F: Real, const FMA: bool, const L: usize>(
     let (v, grad_v) = (v.as_chunks::<L>().0, sums.grad_v.as_chunks_mut::<L>().0);
     let total = sums.deltas.as_chunks_mut::<L>().0;
     let (nv, zero) = (total.len(), F::default());
-    for (row, t) in panel.as_chunks_mut::<L>().0.chunks_exact_mut(nv).enumerate() {
+    for (row, t) in panel.chunks_mut(width).enumerate() {
+        let t = t[..nv * L].as_chunks_mut::<L>().0;
         for i in 0..nv {
             let mut u = [zero; L];
             for (class, r) in r.chunks_exact(stride).enumerate() {

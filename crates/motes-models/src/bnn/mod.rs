@@ -17,7 +17,7 @@ use motes::settings::unknown;
 use motes::{At, Gives, Model, ModelError, Real, Want};
 use serde::{Deserialize, Serialize};
 
-use self::design::Design;
+use self::design::{Design, Layout};
 use self::network::{Pass, Terms};
 use self::predictive::NewRows;
 use crate::data::ImageTask;
@@ -161,8 +161,8 @@ impl<F: Real> Bnn<F> {
         self.hidden * self.inputs
     }
 
-    fn pass(&self) -> Pass<'_, F> {
-        Pass { design: &self.design, inputs: self.inputs, classes: self.classes }
+    fn pass(&self, particles: usize) -> Pass<'_, F> {
+        Pass::new(&self.design, self.inputs, self.classes, particles)
     }
 
     /// The sums of squares of a particle's input and output weights.
@@ -251,9 +251,12 @@ impl<F: Real> Model<F> for Bnn<F> {
         names('w', self.hidden, self.inputs).chain(names('v', self.classes, self.hidden)).collect()
     }
 
-    /// One particle, unless the network is tiny: particles share nothing but the features, which stream by anyway.
+    /// One particle, or two if together they fill the processor's vectors, unless the network is tiny: particles share nothing
+    /// but the features, which stream by anyway. How many there are changes no bit of the sums over them, which join
+    /// neighbours first.
     fn rows_per_block(&self, _n: usize) -> usize {
-        (100_000.0 / self.nanoseconds_per_row()).max(1.0) as usize
+        let wanted = (100_000.0 / self.nanoseconds_per_row()) as usize;
+        wanted.max(Layout::together::<F>(self.hidden))
     }
 
     fn nanoseconds_per_row(&self) -> f64 {
@@ -263,49 +266,58 @@ impl<F: Real> Model<F> for Bnn<F> {
         products + rest as f64
     }
 
-    fn scratch_len(&self, _particles: usize) -> usize {
-        self.pass().scratch_len()
+    fn scratch_len(&self, particles: usize) -> usize {
+        let most = particles.clamp(1, Layout::together::<F>(self.hidden));
+        (1..=most).map(|particles| self.pass(particles).scratch_len()).max().unwrap_or(0)
     }
 
     fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
         self.check_batch(at.terms)?;
         let Want { mut log_density, mut grad_x, grad_theta, mut scores, hessian, scratch, .. } = want;
         let precision = [0, 1].map(|i| (-2.0 * at.theta[i]).exp());
-        let (pass, parallel) = (self.pass(), self.parallel(&at));
+        let parallel = self.parallel(&at);
         let squared = grad_theta.is_some() || scores.is_some();
+        let (d, together) = (self.d_x(), Layout::together::<F>(self.hidden));
         let mut total = [0.0; 2];
         let mut curvature = [0.0; 2];
-        for (n, x) in self.particles(at.x).enumerate() {
-            let likelihood = log_density.as_deref_mut().map(|l| &mut l[n]);
-            let of_x = match grad_x.as_deref_mut().map(|g| &mut g[n * x.len()..(n + 1) * x.len()]) {
+        for (i, some) in at.x.chunks(together * d).enumerate() {
+            let (first, count) = (i * together, some.len() / d);
+            let pass = self.pass(count);
+            let likelihood = log_density.as_deref_mut().map(|l| &mut l[first..first + count]);
+            let mut squares = [[0.0; 2]; 2];
+            match grad_x.as_deref_mut().map(|g| &mut g[first * d..(first + count) * d]) {
                 Some(grad) => {
                     let data = Terms { labels: &self.labels, batch: at.terms };
-                    pass.gradient(x, data, precision, parallel, grad, likelihood, scratch)
+                    let of_particle = |n: usize, of_x: [f64; 2]| squares[n] = of_x;
+                    pass.gradient(some, data, precision, parallel, grad, likelihood, scratch, of_particle);
                 }
                 None => {
                     if let Some(likelihood) = likelihood {
-                        *likelihood = pass.log_likelihood(x, &self.labels, at.terms, parallel, scratch);
+                        pass.log_likelihood(some, &self.labels, at.terms, parallel, scratch, likelihood);
                     }
-                    if squared { pass.squares(x) } else { [0.0; 2] }
+                    if squared {
+                        squares.iter_mut().zip(self.particles(some)).for_each(|(s, x)| *s = pass.squares(x));
+                    }
                 }
-            };
-            total.iter_mut().zip(of_x).for_each(|(s, q)| *s += q);
-            let score = |i: usize| precision[i] * of_x[i] - self.terms[i];
-            if let Some(scores) = scores.as_deref_mut() {
-                (0..2).for_each(|i| scores[2 * n + i] = score(i));
             }
-            if log_density.is_some() || hessian.is_some() {
-                for (i, squares) in self.squares(x).into_iter().enumerate() {
-                    if let Some(out) = log_density.as_deref_mut() {
-                        out[n] -= 0.5 * precision[i] * squares + self.terms[i] * at.theta[i];
+            for ((n, x), of_x) in (first..).zip(self.particles(some)).zip(squares) {
+                let score = [0, 1].map(|i| precision[i] * of_x[i] - self.terms[i]);
+                total.iter_mut().zip(score).for_each(|(t, s)| *t += s);
+                if let Some(scores) = scores.as_deref_mut() {
+                    scores[2 * n..2 * n + 2].copy_from_slice(&score);
+                }
+                if log_density.is_some() || hessian.is_some() {
+                    for (i, squares) in self.squares(x).into_iter().enumerate() {
+                        if let Some(out) = log_density.as_deref_mut() {
+                            out[n] -= 0.5 * precision[i] * squares + self.terms[i] * at.theta[i];
+                        }
+                        curvature[i] -= 2.0 * precision[i] * squares;
                     }
-                    curvature[i] -= 2.0 * precision[i] * squares;
                 }
             }
         }
         if let Some(grad_theta) = grad_theta {
-            let n = self.particles(at.x).len() as f64;
-            (0..2).for_each(|i| grad_theta[i] = precision[i] * total[i] - n * self.terms[i]);
+            grad_theta.copy_from_slice(&total);
         }
         if let Some(hessian) = hessian {
             hessian.copy_from_slice(&[curvature[0], 0.0, 0.0, curvature[1]]);
@@ -379,8 +391,8 @@ impl<F: Real> Draws<F> for Bnn<F> {
         let scales = [0, 1].map(|i| F::of(theta[i].exp()));
         for x in x.chunks_exact_mut(self.d_w() + self.classes * self.hidden) {
             let (w, v) = x.split_at_mut(self.d_w());
-            w.iter_mut().for_each(|w| *w = *w * scales[0]);
-            v.iter_mut().for_each(|v| *v = *v * scales[1]);
+            w.iter_mut().for_each(|w| *w *= scales[0]);
+            v.iter_mut().for_each(|v| *v *= scales[1]);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One particle through the network and back.
+//! One particle, or two side by side, through the network and back.
 //!
 //! Class 0 is the reference: with the differences v_l - v_0 there is a logit less to compute, and its gradient is minus
 //! the sum of the others'.
@@ -15,10 +15,11 @@ const GROUPS: usize = 64;
 /// Numbers in a cache line: parts of the scratch space begin at multiples.
 const LINE: usize = 16;
 
-/// What a pass needs besides the particle.
+/// What a pass needs besides the particles.
 #[derive(Clone, Copy)]
 pub(super) struct Pass<'m, F> {
     pub design: &'m Design<F>,
+    pub layout: Layout,
     pub inputs: usize,
     pub classes: usize,
 }
@@ -35,7 +36,7 @@ pub(super) struct Terms<'m> {
 struct Space<'s, F> {
     /// v_l - v_0: panel by panel, a row for each class but the first.
     v: &'s mut [F],
-    /// W b, twice for each panel.
+    /// W b, twice for each strip.
     constant: &'s mut [F],
     /// Sums over all tiles, as in [`Tile`].
     sums: &'s mut [F],
@@ -47,29 +48,45 @@ struct Space<'s, F> {
 
 /// What belongs to one tile of rows.
 struct Tile<'s, F> {
-    /// Activations, then deltas: panel by panel, a row of lanes for each row of the data.
+    /// Activations, then deltas: strip by strip, a row of lanes for each row of the data.
     t: &'s mut [F],
-    /// Logits, then residuals: a row for each class.
+    /// Logits, then residuals: for each particle, a row for each class.
     r: &'s mut [F],
-    /// The sum of the deltas and the gradient for v, panel by panel.
+    /// The sum of the deltas, strip by strip, and the gradient for v, panel by panel.
     sums: &'s mut [F],
 }
 
-impl<F: Real> Pass<'_, F> {
+impl<'m, F: Real> Pass<'m, F> {
+    /// For so many particles at a time.
+    pub fn new(design: &'m Design<F>, inputs: usize, classes: usize, particles: usize) -> Self {
+        Pass { design, layout: Layout::new::<F>(design.hidden, particles), inputs, classes }
+    }
+
+    /// Numbers of a particle.
+    fn d(&self) -> usize {
+        self.layout.hidden * (self.inputs + self.classes)
+    }
+
+    /// Lanes of all panels, without what strips have beyond them.
+    fn panels_len(&self) -> usize {
+        self.layout.particles * self.layout.panels * self.layout.width
+    }
+
     fn lengths(&self) -> [usize; 5] {
-        let padded = self.design.layout.padded();
+        let padded = self.layout.padded();
         let tiles = self.design.rows.count() * self.tile_len();
-        [(self.classes - 1) * padded, 2 * padded, self.sums_len(), self.design.weights_len(), tiles]
+        let v = (self.classes - 1) * self.panels_len();
+        [v, 2 * padded, self.sums_len(), self.design.weights_len(self.layout), tiles]
             .map(|len| len.next_multiple_of(LINE))
     }
 
     fn sums_len(&self) -> usize {
-        self.classes * self.design.layout.padded()
+        self.layout.padded() + (self.classes - 1) * self.panels_len()
     }
 
     fn tile_lengths(&self) -> [usize; 3] {
         let rows = self.design.rows.size;
-        [rows * self.design.layout.padded(), self.classes * rows, self.sums_len()]
+        [rows * self.layout.padded(), self.layout.particles * self.classes * rows, self.sums_len()]
             .map(|len| len.next_multiple_of(LINE))
     }
 
@@ -90,7 +107,19 @@ impl<F: Real> Pass<'_, F> {
 
     fn tile<'s>(&self, memory: &'s mut [F]) -> Tile<'s, F> {
         let [t, r, sums] = split(memory, self.tile_lengths());
-        Tile { t, r, sums: &mut sums[..self.classes * self.design.layout.padded()] }
+        Tile { t, r, sums: &mut sums[..self.sums_len()] }
+    }
+
+    /// The logits or residuals of a particle among those of all.
+    fn of_particle(&self, particle: usize) -> std::ops::Range<usize> {
+        let len = self.classes * self.design.rows.size;
+        particle * len..(particle + 1) * len
+    }
+
+    /// Where a panel has its output weights or their gradient.
+    fn of_panel(&self, panel: usize) -> std::ops::Range<usize> {
+        let len = (self.classes - 1) * self.layout.width;
+        panel * len..(panel + 1) * len
     }
 
     /// The tiles of all rows, or of a batch.
@@ -100,26 +129,26 @@ impl<F: Real> Pass<'_, F> {
 
     /// Packs the weights: W' by lanes, W b, and the differences of v.
     fn pack(&self, x: &[F], batch: Option<&[u32]>, parallel: bool, space: &mut Space<'_, F>) {
-        let Layout { hidden, width, .. } = self.design.layout;
-        let (w, v) = x.split_at(hidden * self.inputs);
-        let chunk = self.design.chunks.size * self.design.layout.padded();
+        let (layout, d) = (self.layout, self.d());
+        let Layout { hidden, width, panels, .. } = layout;
+        assert_eq!(x.len(), layout.particles * d, "as many particles as there is room for");
+        let chunk = self.design.chunks.size * layout.padded();
         let chunks = &mut space.wt[..self.design.chunks.count() * chunk];
         all(for_each(parallel, (chunks, chunk.max(1)), |chunk, out| {
-            self.design.pack(chunk, w, self.inputs, out);
+            self.design.pack(layout, chunk, x, d, self.inputs, out);
             Ok(())
         }));
-        self.design.constant(
-            space.wt,
-            batch.is_some(),
-            &mut space.constant[..2 * self.design.layout.padded()],
-        );
-        for (p, out) in
-            space.v.chunks_mut((self.classes - 1) * width).take(self.design.layout.panels).enumerate()
-        {
-            for (class, out) in out.chunks_exact_mut(width).enumerate() {
-                for (lane, out) in out.iter_mut().enumerate() {
-                    let j = p * width + lane;
-                    *out = if j < hidden { v[(class + 1) * hidden + j] - v[j] } else { F::default() };
+        let constant = &mut space.constant[..2 * layout.padded()];
+        self.design.constant(layout, space.wt, batch.is_some(), constant);
+        for (particle, x) in x.chunks_exact(d).enumerate() {
+            let v = &x[hidden * self.inputs..];
+            for p in 0..panels {
+                let out = &mut space.v[self.of_panel(layout.panel(particle, p))];
+                for (class, out) in out.chunks_exact_mut(width).enumerate() {
+                    for (lane, out) in out.iter_mut().enumerate() {
+                        let j = p * width + lane;
+                        *out = if j < hidden { v[(class + 1) * hidden + j] - v[j] } else { F::default() };
+                    }
                 }
             }
         }
@@ -127,37 +156,45 @@ impl<F: Real> Pass<'_, F> {
 
     /// The hidden units and the logits of some tiles, which `memory` holds.
     fn forward(&self, first: usize, batch: Option<&[u32]>, space: &SharedSpace<'_, F>, memory: &mut [F]) {
-        let Layout { panels, width, .. } = self.design.layout;
+        let layout = self.layout;
+        let Layout { panels, particles, width, strip, .. } = layout;
         let (rows, len) = (self.rows(batch), self.tile_len());
         if !self.design.writes(batch) {
             for (memory, tile) in memory.chunks_exact_mut(len).zip(first..) {
                 let count = rows.range(tile).len().next_multiple_of(2);
-                for p in 0..panels {
-                    let constant = &space.constant[2 * p * width..][..width];
-                    let panel = &mut memory[self.design.panel(rows.size, p, count)];
-                    panel.chunks_exact_mut(width).for_each(|row| row.copy_from_slice(constant));
+                for number in 0..layout.strips {
+                    let constant = &space.constant[2 * number * strip..][..strip];
+                    let t = &mut memory[layout.rows(rows.size, number, count)];
+                    t.chunks_exact_mut(strip).for_each(|row| row.copy_from_slice(constant));
                 }
             }
         }
         let tiles = first..first + memory.len() / len;
-        self.design.forward(tiles, batch, space.wt, memory, len);
+        self.design.forward(layout, tiles, batch, space.wt, memory, len);
         for (memory, tile) in memory.chunks_exact_mut(len).zip(first..) {
             let Tile { t, r, .. } = self.tile(memory);
             let count = rows.range(tile).len();
             r.fill(F::default());
-            for p in 0..panels {
-                let panel = &mut t[self.design.panel(rows.size, p, count)];
-                tanh(panel);
-                let v = &space.v[p * (self.classes - 1) * width..][..(self.classes - 1) * width];
-                for (v, r) in v.chunks_exact(width).zip(r.chunks_exact_mut(rows.size).skip(1)) {
-                    dot(panel, v, &mut r[..count]);
+            for number in 0..layout.strips {
+                tanh(&mut t[layout.rows(rows.size, number, count)]);
+            }
+            for particle in 0..particles {
+                let r = &mut r[self.of_particle(particle)];
+                for p in 0..panels {
+                    let panel = layout.panel(particle, p);
+                    let (number, lane) = layout.place(panel);
+                    let t = &t[layout.rows(rows.size, number, count)][lane..];
+                    let v = &space.v[self.of_panel(panel)];
+                    for (v, r) in v.chunks_exact(width).zip(r.chunks_exact_mut(rows.size).skip(1)) {
+                        dot(t, strip, v, &mut r[..count]);
+                    }
                 }
             }
         }
     }
 
-    /// The gradient of l, whose prior part has the given precisions, and the log-likelihood where asked for; returns the
-    /// sums of squares of w and v.
+    /// The gradient of l, whose prior part has the given precisions, and each particle's log-likelihood where asked for; calls
+    /// `squares` with the particle's number and its sums of squares of w and v.
     #[expect(clippy::too_many_arguments)]
     pub fn gradient(
         &self,
@@ -166,9 +203,10 @@ impl<F: Real> Pass<'_, F> {
         precision: [f64; 2],
         parallel: bool,
         grad: &mut [F],
-        log_likelihood: Option<&mut f64>,
+        log_likelihood: Option<&mut [f64]>,
         scratch: &mut [F],
-    ) -> [f64; 2] {
+        mut squares: impl FnMut(usize, [f64; 2]),
+    ) {
         let mut space = self.space(scratch);
         self.pack(x, batch, parallel, &mut space);
         let (rows, len) = (self.rows(batch), self.tile_len());
@@ -191,7 +229,10 @@ impl<F: Real> Pass<'_, F> {
             Ok(())
         }));
         if let Some(out) = log_likelihood {
-            *out = self.sum_of_logs(tiles, labels, batch); // the way back overwrites the logits
+            // The way back overwrites the logits.
+            for (particle, out) in out.iter_mut().enumerate() {
+                *out = self.sum_of_logs(tiles, labels, batch, particle);
+            }
             all(for_each(parallel, (&mut *tiles, at_once), |i, memory| {
                 back(i, memory);
                 Ok(())
@@ -203,15 +244,19 @@ impl<F: Real> Pass<'_, F> {
             sums.iter_mut().zip(tile.sums).for_each(|(s, t)| *s += *t);
         }
 
-        let padded = self.design.layout.padded();
+        let padded = self.layout.padded();
         let unit = self.design.units.size * padded;
         let units = &mut wt[..self.design.units.count() * unit];
         all(for_each(parallel, (&mut *units, unit.max(1)), |unit, out| {
-            self.design.backward(unit, batch, tiles, len, &sums[..padded], out);
+            self.design.backward(self.layout, unit, batch, tiles, len, &sums[..padded], out);
             Ok(())
         }));
         let scale = F::of(labels.len() as f64 / rows.len as f64);
-        self.unpack(x, precision, scale, units, &sums[padded..], parallel, grad)
+        for (particle, (x, grad)) in x.chunks_exact(self.d()).zip(grad.chunks_exact_mut(self.d())).enumerate()
+        {
+            let of_x = self.unpack(particle, x, precision, scale, units, &sums[padded..], parallel, grad);
+            squares(particle, of_x);
+        }
     }
 
     /// Residuals from logits, deltas from activations, and their sums.
@@ -223,23 +268,28 @@ impl<F: Real> Pass<'_, F> {
         space: &SharedSpace<'_, F>,
         memory: Tile<'_, F>,
     ) {
-        let Layout { panels, width, .. } = self.design.layout;
+        let layout = self.layout;
+        let Layout { panels, particles, width, strip, .. } = layout;
         let rows = self.rows(batch);
-        let (range, others) = (rows.range(tile), self.classes - 1);
+        let range = rows.range(tile);
         let Tile { t, r, sums } = memory;
         let count = range.len();
         let which = &batch.unwrap_or(&self.design.order)[range];
-        self.residuals(which, labels, r);
         sums.fill(F::default());
-        let (of_deltas, grad_v) = sums.split_at_mut(panels * width);
-        for p in 0..panels {
-            let of_panel = p * others * width..(p + 1) * others * width;
-            let sums = Sums {
-                grad_v: &mut grad_v[of_panel.clone()],
-                deltas: &mut of_deltas[p * width..(p + 1) * width],
-            };
-            let panel = &mut t[self.design.panel(rows.size, p, count)];
-            deltas(panel, &space.v[of_panel], &r[rows.size..self.classes * rows.size], rows.size, sums);
+        let (of_deltas, grad_v) = sums.split_at_mut(layout.padded());
+        for particle in 0..particles {
+            let r = &mut r[self.of_particle(particle)];
+            self.residuals(which, labels, r);
+            for p in 0..panels {
+                let panel = layout.panel(particle, p);
+                let (number, lane) = layout.place(panel);
+                let sums = Sums {
+                    grad_v: &mut grad_v[self.of_panel(panel)],
+                    deltas: &mut of_deltas[number * strip + lane..][..width],
+                };
+                let t = &mut t[layout.rows(rows.size, number, count)][lane..];
+                deltas(t, strip, &space.v[self.of_panel(panel)], &r[rows.size..], rows.size, sums);
+            }
         }
     }
 
@@ -247,7 +297,6 @@ impl<F: Real> Pass<'_, F> {
     fn residuals(&self, which: &[u32], labels: &[u8], r: &mut [F]) {
         let (size, one) = (self.design.rows.size, F::of(1.0));
         let zero = F::default();
-        let r = &mut r[..self.classes * size];
         if self.classes == 2 {
             sigmoid(&mut r[size..]);
         } else {
@@ -261,10 +310,11 @@ impl<F: Real> Pass<'_, F> {
         }
     }
 
-    /// Adds prior and likelihood up into the gradient, hidden unit by hidden unit.
+    /// Adds prior and likelihood up into a particle's gradient, hidden unit by hidden unit.
     #[expect(clippy::too_many_arguments)]
     fn unpack(
         &self,
+        particle: usize,
         x: &[F],
         precision: [f64; 2],
         scale: F,
@@ -273,7 +323,8 @@ impl<F: Real> Pass<'_, F> {
         parallel: bool,
         grad: &mut [F],
     ) -> [f64; 2] {
-        let Layout { hidden, width, .. } = self.design.layout;
+        let layout = self.layout;
+        let Layout { hidden, width, .. } = layout;
         let (w, v) = x.split_at(hidden * self.inputs);
         let (grad_w, grad_out) = grad.split_at_mut(hidden * self.inputs);
         let group = self.group();
@@ -287,7 +338,7 @@ impl<F: Real> Pass<'_, F> {
             let first = (i * group..).step_by(lanes::<F>());
             for ((w, grad), first) in w.chunks(vector).zip(grad.chunks_mut(vector)).zip(first) {
                 let rows = Rows { w, inputs: self.inputs, units: w.len() / self.inputs };
-                self.design.unpack(first, units, factors, rows, grad);
+                self.design.unpack(layout, (particle, first), units, factors, rows, grad);
             }
             Ok(())
         }));
@@ -295,8 +346,8 @@ impl<F: Real> Pass<'_, F> {
         let (first, others) = grad_out.split_at_mut(hidden);
         for (class, grad) in others.chunks_exact_mut(hidden).enumerate() {
             for (j, (grad, first)) in grad.iter_mut().zip(&mut *first).enumerate() {
-                let (p, lane) = (j / width, j % width);
-                let g = scale * grad_v[(p * (self.classes - 1) + class) * width + lane];
+                let panel = layout.panel(particle, j / width);
+                let g = scale * grad_v[self.of_panel(panel)][class * width + j % width];
                 *grad += g;
                 *first += F::default() - g;
             }
@@ -304,7 +355,7 @@ impl<F: Real> Pass<'_, F> {
         [squares.iter().sum(), of_v]
     }
 
-    /// The sum of log p(l | f, x) over the rows, times M/B for a batch.
+    /// For each particle the sum of log p(l | f, x) over the rows, times M/B for a batch.
     pub fn log_likelihood(
         &self,
         x: &[F],
@@ -312,15 +363,18 @@ impl<F: Real> Pass<'_, F> {
         batch: Option<&[u32]>,
         parallel: bool,
         scratch: &mut [F],
-    ) -> f64 {
+        out: &mut [f64],
+    ) {
         let tiles = self.all_logits(x, batch, parallel, scratch);
-        self.sum_of_logs(tiles, labels, batch)
+        for (particle, out) in out.iter_mut().enumerate() {
+            *out = self.sum_of_logs(tiles, labels, batch, particle);
+        }
     }
 
     /// The same from the logits in the tiles.
-    fn sum_of_logs(&self, tiles: &mut [F], labels: &[u8], batch: Option<&[u32]>) -> f64 {
+    fn sum_of_logs(&self, tiles: &mut [F], labels: &[u8], batch: Option<&[u32]>, particle: usize) -> f64 {
         let mut sum = 0.0;
-        self.each_row(tiles, batch, |place, logits| {
+        self.each_row(tiles, batch, particle, |place, logits| {
             let which = batch.unwrap_or(&self.design.order)[place];
             let label = usize::from(labels[which as usize]);
             sum += log_softmax(logits.clone(), label);
@@ -330,17 +384,17 @@ impl<F: Real> Pass<'_, F> {
 
     /// The sums of squares of w and v, with the bits that [`Pass::gradient`] gives them.
     pub fn squares(&self, x: &[F]) -> [f64; 2] {
-        let (w, v) = x.split_at(self.design.layout.hidden * self.inputs);
+        let (w, v) = x.split_at(self.layout.hidden * self.inputs);
         [w.chunks(self.group() * self.inputs).map(squares).sum(), squares(v)]
     }
 
     /// How many hidden rows of a gradient are written together: whole vectors, so that lanes are read together.
     fn group(&self) -> usize {
-        let Layout { panels, width, .. } = self.design.layout;
+        let Layout { panels, width, .. } = self.layout;
         lanes::<F>() * (panels * width / lanes::<F>()).div_ceil(GROUPS)
     }
 
-    /// Calls `f(place, logits)` for each row in turn; the first logit is 0.
+    /// Calls `f(place, logits)` for each row of the first particle in turn; the first logit is 0.
     pub fn logits(
         &self,
         x: &[F],
@@ -350,7 +404,7 @@ impl<F: Real> Pass<'_, F> {
         mut f: impl FnMut(usize, Logits<'_, F>),
     ) {
         let tiles = self.all_logits(x, batch, parallel, scratch);
-        self.each_row(tiles, batch, &mut f);
+        self.each_row(tiles, batch, 0, &mut f);
     }
 
     /// The tiles with the logits of all rows.
@@ -375,10 +429,16 @@ impl<F: Real> Pass<'_, F> {
         tiles
     }
 
-    fn each_row(&self, tiles: &mut [F], batch: Option<&[u32]>, mut f: impl FnMut(usize, Logits<'_, F>)) {
+    fn each_row(
+        &self,
+        tiles: &mut [F],
+        batch: Option<&[u32]>,
+        particle: usize,
+        mut f: impl FnMut(usize, Logits<'_, F>),
+    ) {
         let rows = self.rows(batch);
         for (tile, memory) in tiles.chunks_exact_mut(self.tile_len()).enumerate() {
-            let r = self.tile(memory).r;
+            let r = &self.tile(memory).r[self.of_particle(particle)];
             for (i, place) in rows.range(tile).enumerate() {
                 f(place, Logits { r, size: rows.size, i, classes: self.classes });
             }
@@ -423,7 +483,7 @@ struct SharedSpace<'s, F> {
 fn softmax<F: Real>(r: &mut [F], size: usize) {
     for i in 0..size {
         let most = r.iter().skip(i).step_by(size).fold(F::default(), |m, z| if *z > m { *z } else { m });
-        r.iter_mut().skip(i).step_by(size).for_each(|z| *z = *z - most);
+        r.iter_mut().skip(i).step_by(size).for_each(|z| *z -= most);
     }
     exp(r);
     for i in 0..size {

@@ -27,8 +27,8 @@ impl<F: Real> NewRows<F> {
 impl<F: Real> Classified<F> for NewRows<F> {
     fn for_each_particle(&self, x: &[F], take: &mut dyn FnMut(&[f64])) {
         let classes = self.classes;
-        let (d, width) = (self.design.layout.hidden * (self.inputs + classes), classes * self.rows);
-        let pass = Pass { design: &self.design, inputs: self.inputs, classes };
+        let (d, width) = (self.design.hidden * (self.inputs + classes), classes * self.rows);
+        let pass = Pass::new(&self.design, self.inputs, classes, 1);
         let mut logs = vec![0.0; width * GROUP.min(x.len() / d)];
         for x in x.chunks(GROUP * d) {
             let logs = &mut logs[..x.len() / d * width];

@@ -1,7 +1,9 @@
 //! Hidden units as rows and as lanes: the weights turned one way, their gradient the other.
 
 use motes::Real;
-use motes::simd::dispatch;
+use motes::simd::{Isa, SimdBase, SimdFloatElement, dispatch};
+
+use super::lanes::lanes;
 
 /// Successive columns of the features.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,55 +56,32 @@ pub(super) struct Factors<F> {
 dispatch! {
     /// Writes a vector of lanes for each column, `width` numbers apart.
     pub(super) fn to_lanes<F: Real>(rows: Rows<'_, F>, runs: &[Run], width: usize, out: &mut [F])
-        = unsafe to_lanes_kernel
+        = simd to_lanes_kernel
 }
 
-/// # Safety
-///
-/// With `FMA`, the processor must have AVX2 and FMA.
 #[inline(always)]
-unsafe fn to_lanes_kernel<F: Real, const FMA: bool>(
-    rows: Rows<'_, F>,
+fn to_lanes_kernel<F: Real, S: Isa>(
+    simd: S,
+    Rows { w, inputs, units }: Rows<'_, F>,
     runs: &[Run],
     width: usize,
     out: &mut [F],
 ) {
-    // SAFETY: what is asked of the caller.
-    unsafe {
-        if size_of::<F>() == 4 {
-            to_lanes_of::<F, FMA, 8>(rows, runs, width, out);
-        } else {
-            to_lanes_of::<F, FMA, 4>(rows, runs, width, out);
-        }
-    }
-}
-
-/// # Safety
-///
-/// With `FMA`, the processor must have AVX2 and FMA.
-#[inline(always)]
-unsafe fn to_lanes_of<F: Real, const FMA: bool, const L: usize>(
-    rows: Rows<'_, F>,
-    runs: &[Run],
-    width: usize,
-    out: &mut [F],
-) {
-    let Rows { w, inputs, units } = rows;
+    let lanes = lanes::<F>();
     for run in runs {
-        let (step, steps) = run.steps(if units == L { L } else { 1 });
+        let (step, steps) = run.steps(if units == lanes { lanes } else { 1 });
         for i in steps {
-            if step == L {
-                let mut block = [[F::default(); L]; L];
-                for l in 0..L {
-                    block[l].copy_from_slice(&w[l * inputs + run.column + i..][..L]);
-                }
-                // SAFETY: what is asked of the caller.
-                let block = unsafe { turned::<F, FMA, L>(block) };
-                for (j, lanes) in block.iter().enumerate() {
-                    out[(run.at + i + j) * width..][..L].copy_from_slice(lanes);
+            let out = &mut out[(run.at + i) * width..];
+            if step == lanes {
+                let w = &w[run.column + i..];
+                for (l, j) in squares::<F, S>() {
+                    let turned = turned::<F, S>(simd, &w[l * inputs + j..], inputs);
+                    for (k, lanes) in turned.into_iter().take(Four::<F, S>::LEN).enumerate() {
+                        lanes.store_slice(&mut out[(j + k) * width + l..][..Four::<F, S>::LEN]);
+                    }
                 }
             } else {
-                for (l, out) in out[(run.at + i) * width..][..L].iter_mut().enumerate() {
+                for (l, out) in out[..lanes].iter_mut().enumerate() {
                     *out = if l < units { w[l * inputs + run.column + i] } else { F::default() };
                 }
             }
@@ -114,128 +93,76 @@ dispatch! {
     /// Writes the columns' gradient, given the likelihood's part as a vector of lanes for each, `width` numbers apart.
     pub(super) fn to_rows<F: Real>(
         lanes: &[F], width: usize, runs: &[Run], factors: Factors<F>, rows: Rows<'_, F>, grad: &mut [F],
-    ) = unsafe to_rows_kernel
+    ) = simd to_rows_kernel
 }
 
-/// # Safety
-///
-/// With `FMA`, the processor must have AVX2 and FMA.
 #[inline(always)]
-unsafe fn to_rows_kernel<F: Real, const FMA: bool>(
-    lanes: &[F],
-    width: usize,
-    runs: &[Run],
-    factors: Factors<F>,
-    rows: Rows<'_, F>,
-    grad: &mut [F],
-) {
-    // SAFETY: what is asked of the caller.
-    unsafe {
-        if size_of::<F>() == 4 {
-            to_rows_of::<F, FMA, 8>(lanes, width, runs, factors, rows, grad);
-        } else {
-            to_rows_of::<F, FMA, 4>(lanes, width, runs, factors, rows, grad);
-        }
-    }
-}
-
-/// # Safety
-///
-/// With `FMA`, the processor must have AVX2 and FMA.
-#[inline(always)]
-unsafe fn to_rows_of<F: Real, const FMA: bool, const L: usize>(
-    lanes: &[F],
+fn to_rows_kernel<F: Real, S: Isa>(
+    simd: S,
+    parts: &[F],
     width: usize,
     runs: &[Run],
     Factors { minus_precision, scale }: Factors<F>,
     Rows { w, inputs, units }: Rows<'_, F>,
     grad: &mut [F],
 ) {
+    let (lanes, len) = (lanes::<F>(), Four::<F, S>::LEN);
     for run in runs {
-        let (step, steps) = run.steps(if units == L { L } else { 1 });
+        let (step, steps) = run.steps(if units == lanes { lanes } else { 1 });
         for i in steps {
-            if step == L {
-                let mut block = [[F::default(); L]; L];
-                for j in 0..L {
-                    block[j].copy_from_slice(&lanes[(run.at + i + j) * width..][..L]);
-                }
-                // SAFETY: what is asked of the caller.
-                let block = unsafe { turned::<F, FMA, L>(block) };
-                for (l, part) in block.iter().enumerate() {
-                    let at = l * inputs + run.column + i;
-                    let (w, grad) = (&w[at..][..L], &mut grad[at..][..L]);
-                    for j in 0..L {
-                        grad[j] = minus_precision * w[j] + scale * part[j];
+            let parts = &parts[(run.at + i) * width..];
+            if step == lanes {
+                for (l, j) in squares::<F, S>() {
+                    let turned = turned::<F, S>(simd, &parts[j * width + l..], width);
+                    for (k, part) in turned.into_iter().take(len).enumerate() {
+                        let at = (l + k) * inputs + run.column + i + j;
+                        let w = Four::<F, S>::from_slice(simd, &w[at..][..len]);
+                        (w * minus_precision + part * scale).store_slice(&mut grad[at..][..len]);
                     }
                 }
             } else {
-                for l in 0..units {
+                for (l, &part) in parts[..units].iter().enumerate() {
                     let at = l * inputs + run.column + i;
-                    grad[at] = minus_precision * w[at] + scale * lanes[(run.at + i) * width + l];
+                    grad[at] = minus_precision * w[at] + scale * part;
                 }
             }
         }
     }
 }
 
-/// Rows as columns.
-///
-/// # Safety
-///
-/// With `FMA`, the processor must have AVX2 and FMA.
+/// A vector of 16 bytes: its lanes change places by instructions that every level has.
+type Four<F, S> = <<F as SimdFloatElement>::Native<S> as SimdBase<S>>::Block;
+
+/// The first row and column of each square of such vectors in one of 32 bytes.
 #[inline(always)]
-unsafe fn turned<F: Real, const FMA: bool, const L: usize>(block: [[F; L]; L]) -> [[F; L]; L] {
-    #[cfg(target_arch = "x86_64")]
-    if FMA && size_of::<F>() == 4 {
-        // SAFETY: `FMA` says that the processor has AVX2; four bytes are f32.
-        return unsafe { turned_f32(block) };
-    }
-    std::array::from_fn(|j| std::array::from_fn(|l| block[l][j]))
+fn squares<F: Real, S: Isa>() -> impl Iterator<Item = (usize, usize)> {
+    let len = Four::<F, S>::LEN;
+    let across = lanes::<F>() / len;
+    (0..across * across).map(move |i| (i / across * len, i % across * len))
 }
 
-/// # Safety
-///
-/// The processor must have AVX2, F must be f32, and L eight.
-#[cfg(target_arch = "x86_64")]
+/// A square of rows that begin `stride` numbers apart, as columns: four, or in double precision the first two.
 #[inline(always)]
-unsafe fn turned_f32<F: Real, const L: usize>(mut block: [[F; L]; L]) -> [[F; L]; L] {
-    use std::arch::x86_64::{
-        _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_storeu_ps, _mm256_unpackhi_ps,
-        _mm256_unpacklo_ps,
-    };
-    assert!(L == 8 && size_of::<F>() == 4);
-    // SAFETY: as above; every pointer is to eight numbers, which is a vector.
-    unsafe {
-        let mut r = [_mm256_loadu_ps(block[0].as_ptr().cast()); 8];
-        for l in 1..8 {
-            r[l] = _mm256_loadu_ps(block[l].as_ptr().cast());
-        }
-        let mut pairs = r;
-        for l in 0..4 {
-            pairs[2 * l] = _mm256_unpacklo_ps(r[2 * l], r[2 * l + 1]);
-            pairs[2 * l + 1] = _mm256_unpackhi_ps(r[2 * l], r[2 * l + 1]);
-        }
-        let mut fours = r;
-        for half in [0, 4] {
-            for l in 0..2 {
-                let (a, b) = (pairs[half + l], pairs[half + l + 2]);
-                fours[half + 2 * l] = _mm256_shuffle_ps::<0x44>(a, b);
-                fours[half + 2 * l + 1] = _mm256_shuffle_ps::<0xee>(a, b);
-            }
-        }
-        for l in 0..4 {
-            let (a, b) = (fours[l], fours[l + 4]);
-            _mm256_storeu_ps(block[l].as_mut_ptr().cast(), _mm256_permute2f128_ps::<0x20>(a, b));
-            _mm256_storeu_ps(block[l + 4].as_mut_ptr().cast(), _mm256_permute2f128_ps::<0x31>(a, b));
-        }
+fn turned<F: Real, S: Isa>(simd: S, from: &[F], stride: usize) -> [Four<F, S>; 4] {
+    let len = Four::<F, S>::LEN;
+    let mut rows = [Four::<F, S>::splat(simd, F::default()); 4];
+    for l in 0..len {
+        rows[l] = Four::<F, S>::from_slice(simd, &from[l * stride..][..len]);
     }
-    block
+    let [a, b, c, d] = rows;
+    if len == 2 {
+        return [a.zip_low(b), a.zip_high(b), c, d];
+    }
+    let (even, odd) = ([a.zip_low(c), a.zip_high(c)], [b.zip_low(d), b.zip_high(d)]);
+    let [first, second] = [even[0].zip_low(odd[0]), even[0].zip_high(odd[0])];
+    [first, second, even[1].zip_low(odd[1]), even[1].zip_high(odd[1])]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bnn::lanes::tests::normals;
+    use crate::levels::at_every_level;
 
     fn every_number_finds_its_place<F: Real>() {
         let columns: Vec<u32> =
@@ -247,15 +174,12 @@ mod tests {
             let w: Vec<F> = normals(units * inputs, 1);
             let rows = Rows { w: &w, inputs, units };
             let untouched: Vec<F> = normals(columns.len() * width, 2);
-            for wide in [true, false] {
+            let packed = at_every_level!(simd => {
                 let mut panel = untouched.clone();
-                match wide {
-                    true => to_lanes(rows, &runs(&columns), width, &mut panel[8..]),
-                    // SAFETY: nothing is asked of the processor.
-                    false => unsafe {
-                        to_lanes_kernel::<F, false>(rows, &runs(&columns), width, &mut panel[8..])
-                    },
-                }
+                to_lanes_kernel(simd, rows, &runs(&columns), width, &mut panel[8..]);
+                panel
+            });
+            for (_, panel) in packed {
                 for (i, (row, before)) in
                     panel.chunks_exact(width).zip(untouched.chunks_exact(width)).enumerate()
                 {
@@ -269,16 +193,14 @@ mod tests {
                         assert_eq!(row[lane], expected);
                     }
                 }
-                let mut grad: Vec<F> = normals(units * inputs, 3);
-                let before = grad.clone();
-                let (lanes, runs) = (&untouched[8..], runs(&columns));
-                match wide {
-                    true => to_rows(lanes, width, &runs, factors, rows, &mut grad),
-                    // SAFETY: nothing is asked of the processor.
-                    false => unsafe {
-                        to_rows_kernel::<F, false>(lanes, width, &runs, factors, rows, &mut grad)
-                    },
-                }
+            }
+            let before: Vec<F> = normals(units * inputs, 3);
+            let gradients = at_every_level!(simd => {
+                let mut grad = before.clone();
+                to_rows_kernel(simd, &untouched[8..], width, &runs(&columns), factors, rows, &mut grad);
+                grad
+            });
+            for (_, grad) in gradients {
                 for at in 0..grad.len() {
                     let column = columns.iter().position(|c| *c as usize == at % inputs);
                     let expected = column.map_or(before[at], |i| {

@@ -5,6 +5,7 @@ use super::elementwise::{Norm, activate, add, deactivate, moments, unnormalise};
 use super::ends::{FEATURES, LATENTS, Linear, Up};
 use super::layers::EPSILON;
 use super::packed::{LONGEST, Layout, NORMED, Packed, own_length, weight_gradient};
+use super::room::Room;
 use super::stream::{Space, through_tanh};
 use super::winograd::{CHANNELS, IMAGE};
 use motes::blocks::{PerWorker, for_each, for_each2};
@@ -21,15 +22,15 @@ const MOMENTUM: f64 = 0.1;
 struct Block {
     images: usize,
     /// What each layer makes of its input.
-    z: [Vec<f32>; NORMED],
+    z: [Room; NORMED],
     /// Each layer's input, from the second on.
-    a: [Vec<f32>; NORMED - 1],
+    a: [Room; NORMED - 1],
     /// The gradient at the layer at hand, and the one that skips convolutions.
-    d: Vec<f32>,
-    skip: Vec<f32>,
-    d_features: Vec<f32>,
+    d: Room,
+    skip: Room,
+    d_features: Room,
     /// Its term of the layer's weight gradient, in the kernels' own terms.
-    weights: Vec<f32>,
+    weights: Room,
     /// Two sums over its rows for each channel.
     sums: [Vec<f64>; 2],
     /// Its term of the last bias' gradient.
@@ -41,15 +42,15 @@ impl Block {
     fn fit(&mut self, images: usize, channels: usize) {
         self.images = images;
         for (layer, z) in self.z.iter_mut().enumerate() {
-            z.resize(images * width_of_image(layer), 0.0);
+            z.fit(images * width_of_image(layer));
         }
         for (layer, a) in self.a.iter_mut().enumerate() {
-            a.resize(images * width_of_image(layer), 0.0);
+            a.fit(images * width_of_image(layer));
         }
-        self.d.resize(images * IMAGE, 0.0);
-        self.skip.resize(images * IMAGE, 0.0);
-        self.d_features.resize(images * FEATURES, 0.0);
-        self.weights.resize(LONGEST, 0.0);
+        self.d.fit(images * IMAGE);
+        self.skip.fit(images * IMAGE);
+        self.d_features.fit(images * FEATURES);
+        self.weights.fit(LONGEST);
         self.d_bias.resize(channels, 0.0);
     }
 

@@ -140,9 +140,15 @@ dispatch! {
 fn unnormalise_kernel<const FMA: bool>(d: &mut [f32], z: &[f32], norm: &Norm) {
     let width = norm.scale.len();
     for (d, z) in d.chunks_exact_mut(width).zip(z.chunks_exact(width)) {
-        for c in 0..width {
-            let hat = (z[c] - norm.mean[c]) * norm.inverse[c];
-            d[c] = norm.scale[c] * (d[c] - norm.through[0][c] - hat * norm.through[1][c]);
+        for c in (0..width).step_by(CHUNK) {
+            let (mean, inverse, scale) =
+                (chunk(&norm.mean, c), chunk(&norm.inverse, c), chunk(&norm.scale, c));
+            let (plain, through) = (chunk(&norm.through[0], c), chunk(&norm.through[1], c));
+            let (z, d) = (chunk(z, c), d[c..].first_chunk_mut::<CHUNK>().expect("a whole chunk"));
+            for i in 0..CHUNK {
+                let hat = (z[i] - mean[i]) * inverse[i];
+                d[i] = scale[i] * (d[i] - plain[i] - hat * through[i]);
+            }
         }
     }
 }

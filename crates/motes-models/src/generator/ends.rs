@@ -4,6 +4,7 @@
 
 use super::product::{Matrix, product};
 use super::winograd::{CHANNELS, IMAGE, SIZE};
+use motes::simd::Aligned;
 
 /// Latent coordinates of an image.
 pub(super) const LATENTS: usize = 64;
@@ -34,14 +35,15 @@ fn transpose(from: &[f32], width: usize, to: &mut [f32], to_width: usize) {
 /// y = W x + b.
 pub(super) struct Linear {
     /// `[output][input]`.
-    weights: Vec<f32>,
-    transposed: Vec<f32>,
+    weights: Aligned<f32>,
+    transposed: Aligned<f32>,
 }
 
 impl Linear {
     /// Without weights yet.
     pub fn new() -> Self {
-        Self { weights: vec![0.0; FEATURES * LATENTS], transposed: vec![0.0; FEATURES * LATENTS] }
+        let weights = Aligned::zeros(FEATURES * LATENTS);
+        Self { transposed: weights.clone(), weights }
     }
 
     /// Takes the weights `[output][input]`, each output's times its scale.
@@ -73,21 +75,21 @@ impl Linear {
 }
 
 /// Room for the taps of one image.
-pub(super) struct Taps(Vec<f32>);
+pub(super) struct Taps(Aligned<f32>);
 
 impl Taps {
     /// Room for either transposed convolution.
     pub fn new(channels: usize) -> Self {
-        Self(vec![0.0; PIXELS * UP_WIDTH.max(OUT_TAPS * channels)])
+        Self(Aligned::zeros(PIXELS * UP_WIDTH.max(OUT_TAPS * channels)))
     }
 }
 
 /// The transposed convolution 4 -> 64 with a 5 x 5 kernel and padding 2, without a bias of its own.
 pub(super) struct Up {
     /// `[tap][output]`.
-    weights: Vec<f32>,
+    weights: Aligned<f32>,
     /// `[output][tap]`.
-    transposed: Vec<f32>,
+    transposed: Aligned<f32>,
 }
 
 impl Up {
@@ -96,7 +98,7 @@ impl Up {
 
     /// Without weights yet.
     pub fn new() -> Self {
-        Self { weights: vec![0.0; Self::WEIGHTS], transposed: vec![0.0; CHANNELS * UP_WIDTH] }
+        Self { weights: Aligned::zeros(Self::WEIGHTS), transposed: Aligned::zeros(CHANNELS * UP_WIDTH) }
     }
 
     /// Takes the weights `[input][output][row][column]`, each output's times its scale.
@@ -191,15 +193,15 @@ impl Up {
 pub(super) struct Out {
     channels: usize,
     /// `[input][channel][tap]`, as PyTorch's.
-    weights: Vec<f32>,
+    weights: Aligned<f32>,
     /// `[channel][tap][input]`.
-    transposed: Vec<f32>,
+    transposed: Aligned<f32>,
 }
 
 impl Out {
     /// Without weights yet.
     pub fn new(channels: usize) -> Self {
-        let weights = vec![0.0; CHANNELS * OUT_TAPS * channels];
+        let weights = Aligned::zeros(CHANNELS * OUT_TAPS * channels);
         Self { channels, transposed: weights.clone(), weights }
     }
 

@@ -1,10 +1,9 @@
 //! Products of small matrices in `f32`, on one thread: the shapes here are small and many.
 
-use super::lanes::{LANES, Lanes};
-use motes::simd::dispatch;
+use motes::simd::{Isa, SimdBase, SimdFloat, dispatch};
 
-/// Columns of a tile: two vectors.
-pub(super) const COLUMNS: usize = 2 * LANES;
+/// What the columns of a right factor are a multiple of: the widest vector.
+pub(super) const COLUMNS: usize = 16;
 /// Rows of a tile: with two vectors each, their sums leave four of sixteen registers for the factors.
 pub(super) const ROWS: usize = 6;
 
@@ -36,67 +35,84 @@ pub(super) fn product([m, k, n]: [usize; 3], a: Matrix<'_>, b: &[f32], c: &mut [
     }
     if k > 0 {
         assert!(a.values.len() > (m - 1) * a.row + (k - 1) * a.column, "a left factor of {m} x {k}");
+        tiles([m, k, n], a, b, c, add);
+    } else if !add {
+        c[..m * n].fill(0.0);
     }
-    tiles([m, k, n], a, b, c, add);
 }
 
 dispatch! {
-    fn tiles(size: [usize; 3], a: Matrix<'_>, b: &[f32], c: &mut [f32], add: bool) = tiles_kernel
+    fn tiles(size: [usize; 3], a: Matrix<'_>, b: &[f32], c: &mut [f32], add: bool) = simd tiles_kernel
 }
 
 #[inline(always)]
-fn tiles_kernel<const FMA: bool>([m, k, n]: [usize; 3], a: Matrix<'_>, b: &[f32], c: &mut [f32], add: bool) {
+fn tiles_kernel<S: Isa>(simd: S, [m, k, n]: [usize; 3], a: Matrix<'_>, b: &[f32], c: &mut [f32], add: bool) {
     let mut i = 0;
     while i < m {
         let rows = (m - i).min(ROWS);
-        for j in (0..n).step_by(COLUMNS) {
-            // SAFETY: `product` has checked that rows i.. of a, all of b and rows i.. of c lie inside their slices.
-            unsafe {
-                let a_values = a.values.as_ptr().add(i * a.row);
-                let (a, b, c) =
-                    ((a_values, a.row, a.column), (b.as_ptr().add(j), n), (c.as_mut_ptr().add(i * n + j), n));
-                match rows {
-                    6 => tile::<FMA, 6>(k, a, b, c, add),
-                    5 => tile::<FMA, 5>(k, a, b, c, add),
-                    4 => tile::<FMA, 4>(k, a, b, c, add),
-                    3 => tile::<FMA, 3>(k, a, b, c, add),
-                    2 => tile::<FMA, 2>(k, a, b, c, add),
-                    _ => tile::<FMA, 1>(k, a, b, c, add),
-                }
+        let a = Matrix { values: &a.values[i * a.row..], ..a };
+        let mut j = 0;
+        while j < n {
+            // Where the vectors are as wide as a step of the columns, the last one may stand alone.
+            let vectors = if n - j >= 2 * S::f32s::LEN { 2 } else { 1 };
+            let (b, c) = (&b[j..], &mut c[i * n + j..]);
+            match (rows, vectors) {
+                (6, 2) => tile::<S, 6, 2>(simd, k, a, b, c, n, add),
+                (5, 2) => tile::<S, 5, 2>(simd, k, a, b, c, n, add),
+                (4, 2) => tile::<S, 4, 2>(simd, k, a, b, c, n, add),
+                (3, 2) => tile::<S, 3, 2>(simd, k, a, b, c, n, add),
+                (2, 2) => tile::<S, 2, 2>(simd, k, a, b, c, n, add),
+                (1, 2) => tile::<S, 1, 2>(simd, k, a, b, c, n, add),
+                (6, _) => tile::<S, 6, 1>(simd, k, a, b, c, n, add),
+                (5, _) => tile::<S, 5, 1>(simd, k, a, b, c, n, add),
+                (4, _) => tile::<S, 4, 1>(simd, k, a, b, c, n, add),
+                (3, _) => tile::<S, 3, 1>(simd, k, a, b, c, n, add),
+                (2, _) => tile::<S, 2, 1>(simd, k, a, b, c, n, add),
+                (_, _) => tile::<S, 1, 1>(simd, k, a, b, c, n, add),
             }
+            j += vectors * S::f32s::LEN;
         }
         i += rows;
     }
 }
 
-/// A tile of R rows and two vectors, its sums in registers.
-///
-/// # Safety
-/// R rows and k columns of a, k rows of two vectors of b, and R such rows of c must be there.
+/// A tile of R rows and C vectors, its sums in registers: each is one chain over k, whatever the width of the vectors.
 #[inline(always)]
-unsafe fn tile<const FMA: bool, const R: usize>(
+fn tile<S: Isa, const R: usize, const C: usize>(
+    simd: S,
     k: usize,
-    (a, row, column): (*const f32, usize, usize),
-    (b, b_width): (*const f32, usize),
-    (c, c_width): (*mut f32, usize),
+    a: Matrix<'_>,
+    b: &[f32],
+    c: &mut [f32],
+    n: usize,
     add: bool,
 ) {
-    let mut sums = [[Lanes::<FMA>::zero(); 2]; R];
-    // SAFETY: the caller's.
-    unsafe {
-        for p in 0..k {
-            let (b0, b1) = (Lanes::read(b.add(p * b_width)), Lanes::read(b.add(p * b_width + LANES)));
-            for (r, [s0, s1]) in sums.iter_mut().enumerate() {
-                let x = Lanes::splat(*a.add(r * row + p * column));
-                *s0 = x.times_plus(b0, *s0);
-                *s1 = x.times_plus(b1, *s1);
+    let lanes = S::f32s::LEN;
+    let column = a.column;
+    let rows: [&[f32]; R] = std::array::from_fn(
+        #[inline(always)]
+        |r| &a.values[r * a.row..][..(k - 1) * column + 1],
+    );
+    let mut sums = [[S::f32s::splat(simd, 0.0); C]; R];
+    for (p, b) in b.chunks(n).take(k).enumerate() {
+        let b = &b[..C * lanes];
+        let mut factors = [S::f32s::splat(simd, 0.0); C];
+        for j in 0..C {
+            factors[j] = S::f32s::from_slice(simd, &b[j * lanes..(j + 1) * lanes]);
+        }
+        for r in 0..R {
+            let x = S::f32s::splat(simd, rows[r][p * column]);
+            for j in 0..C {
+                sums[r][j] = x.mul_add(factors[j], sums[r][j]);
             }
         }
-        for (r, [s0, s1]) in sums.into_iter().enumerate() {
-            let c = c.add(r * c_width);
-            let (s0, s1) = if add { (s0 + Lanes::read(c), s1 + Lanes::read(c.add(LANES))) } else { (s0, s1) };
-            s0.write(c);
-            s1.write(c.add(LANES));
+    }
+    for r in 0..R {
+        let c = &mut c[r * n..][..C * lanes];
+        for j in 0..C {
+            let c = &mut c[j * lanes..(j + 1) * lanes];
+            let sum = if add { sums[r][j] + S::f32s::from_slice(simd, c) } else { sums[r][j] };
+            sum.store_slice(c);
         }
     }
 }
@@ -104,6 +120,7 @@ unsafe fn tile<const FMA: bool, const R: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::levels::{at_every_level, is_fused};
     use motes::noise::{Noise, Purpose};
 
     #[test]
@@ -116,25 +133,40 @@ mod tests {
             noise.normals_f32(3 * step as u64, 0, &mut a);
             noise.normals_f32(3 * step as u64 + 1, 0, &mut b);
             noise.normals_f32(3 * step as u64 + 2, 0, &mut c);
-            for add in [false, true] {
-                let start = c.clone();
-                let expected = |i: usize, j: usize, flip: bool| {
-                    let from = if add { f64::from(start[i * n + j]) } else { 0.0 };
-                    let a = |p: usize| f64::from(if flip { a[p * m + i] } else { a[i * k + p] });
-                    from + (0..k).map(|p| a(p) * f64::from(b[p * n + j])).sum::<f64>()
+            for (add, flip) in [(false, false), (false, true), (true, false), (true, true)] {
+                let left = if flip { Matrix::transposed(&a, m) } else { Matrix::rows(&a, k) };
+                let from = |at: usize| if add { c[at] } else { 0.0 };
+                let factors = |at: usize, p: usize| {
+                    let (i, j) = (at / n, at % n);
+                    (if flip { a[p * m + i] } else { a[i * k + p] }, b[p * n + j])
                 };
-                for flip in [false, true] {
-                    let mut c = start.clone();
-                    let left = if flip { Matrix::transposed(&a, m) } else { Matrix::rows(&a, k) };
-                    product([m, k, n], left, &b, &mut c, add);
-                    let mut portable = start.clone();
-                    tiles_kernel::<false>([m, k, n], left, &b, &mut portable, add);
-                    for (at, (&c, &p)) in c.iter().zip(&portable).enumerate() {
-                        let e = expected(at / n, at % n, flip);
-                        assert!((f64::from(c) - e).abs() < 1e-5 * (1.0 + k as f64), "{c} and {e}");
-                        assert!((f64::from(p) - e).abs() < 1e-5 * (1.0 + k as f64), "portable: {p} and {e}");
+                let check = |level: &str, values: &[f32]| {
+                    for (at, &value) in values.iter().enumerate() {
+                        let terms = (0..k).map(|p| factors(at, p)).map(|(a, b)| f64::from(a) * f64::from(b));
+                        let truth = f64::from(from(at)) + terms.sum::<f64>();
+                        assert!(
+                            (f64::from(value) - truth).abs() < 1e-5 * (1.0 + k as f64),
+                            "{value} and {truth}"
+                        );
+                        // A chain over k, whatever the vectors' width.
+                        let chain = (0..k).map(|p| factors(at, p)).fold(0.0f32, |sum, (a, b)| {
+                            if is_fused(level) { a.mul_add(b, sum) } else { a * b + sum }
+                        });
+                        assert_eq!(value, chain + from(at), "{level}");
                     }
+                };
+                let mut chosen = c.clone();
+                product([m, k, n], left, &b, &mut chosen, add);
+                check(motes::simd::level_name(), &chosen);
+                if k == 0 {
+                    continue;
                 }
+                let levels = at_every_level!(simd => {
+                    let mut c = c.clone();
+                    tiles_kernel(simd, [m, k, n], left, &b, &mut c, add);
+                    c
+                });
+                levels.iter().for_each(|(level, values)| check(level, values));
             }
         }
     }

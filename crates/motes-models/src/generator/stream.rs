@@ -5,6 +5,7 @@ use super::elementwise::{activate_with_slope, add, multiply};
 use super::ends::{FEATURES, LATENTS, Taps};
 use super::packed::{NORMED, Packed};
 use super::winograd::{IMAGE, TOGETHER, Transforms};
+use motes::simd::Aligned;
 use motes::vmath::tanh_f32;
 
 /// One worker's room.
@@ -12,21 +13,21 @@ pub(super) struct Space {
     pub transforms: Transforms,
     pub taps: Taps,
     /// GELU's derivative behind each layer.
-    slopes: [Vec<f32>; NORMED],
-    features: Vec<f32>,
+    slopes: [Aligned<f32>; NORMED],
+    features: Aligned<f32>,
     /// The sum that skips the convolutions, and what passes through them.
-    skip: Vec<f32>,
-    through: Vec<f32>,
-    pub spare: Vec<f32>,
-    pub image: Vec<f32>,
-    pub d_image: Vec<f32>,
+    skip: Aligned<f32>,
+    through: Aligned<f32>,
+    pub spare: Aligned<f32>,
+    pub image: Aligned<f32>,
+    pub d_image: Aligned<f32>,
 }
 
 impl Space {
     /// For images of so many channels.
     pub fn new(channels: usize, d_y: usize) -> Self {
-        let room = || vec![0.0; TOGETHER * IMAGE];
-        let features = vec![0.0; TOGETHER * FEATURES];
+        let room = || Aligned::zeros(TOGETHER * IMAGE);
+        let features = Aligned::zeros(TOGETHER * FEATURES);
         Self {
             transforms: Transforms::new(),
             taps: Taps::new(channels),
@@ -35,8 +36,8 @@ impl Space {
             skip: room(),
             through: room(),
             spare: room(),
-            image: vec![0.0; d_y],
-            d_image: vec![0.0; d_y],
+            image: Aligned::zeros(d_y),
+            d_image: Aligned::zeros(d_y),
         }
     }
 

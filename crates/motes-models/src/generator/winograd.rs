@@ -11,10 +11,9 @@
 //!
 //! Images are channels last: `[row][column][channel]`.
 
-use super::lanes::{LANES, Lanes};
 use super::product::{Matrix, product};
 use motes::blocks::{for_each, for_each2};
-use motes::simd::dispatch;
+use motes::simd::{Aligned, Isa, Simd, SimdBase, SimdFloat, dispatch};
 use std::convert::Infallible;
 
 /// Channels of input and output.
@@ -31,20 +30,21 @@ const TILE: usize = 4;
 /// Tiles of an image.
 const TILES: usize = (SIZE / TILE) * (SIZE / TILE);
 const MATRIX: usize = CHANNELS * CHANNELS;
-/// From one index of the tile to the next: not a power of two, which would put all of them into the same cache set.
-const STRIDE: usize = TOGETHER * TILES * CHANNELS + 2 * LANES;
+/// From one index of the tile to the next: whole cache lines, but not a power of two, which would put all of them into the
+/// same cache set.
+const STRIDE: usize = TOGETHER * TILES * CHANNELS + 16;
 
 /// Room for the transforms of [`TOGETHER`] images.
 pub(super) struct Transforms {
-    input: Vec<f32>,
-    output: Vec<f32>,
-    products: Vec<f32>,
+    input: Aligned<f32>,
+    output: Aligned<f32>,
+    products: Aligned<f32>,
 }
 
 impl Transforms {
     /// Room for either kernel size.
     pub fn new() -> Self {
-        let room = || vec![0.0; 64 * STRIDE];
+        let room = || Aligned::zeros(64 * STRIDE);
         Self { input: room(), output: room(), products: room() }
     }
 }
@@ -52,9 +52,9 @@ impl Transforms {
 /// One layer's transformed weights; N is 8 for a 5 x 5 kernel and 6 for 3 x 3.
 pub(super) struct Winograd<const N: usize> {
     /// For each index of the tile, `[input][output]`.
-    forward: Vec<f32>,
+    forward: Aligned<f32>,
     /// For each index of the tile, `[output][input]`.
-    backward: Vec<f32>,
+    backward: Aligned<f32>,
 }
 
 impl<const N: usize> Winograd<N> {
@@ -65,7 +65,7 @@ impl<const N: usize> Winograd<N> {
 
     /// Without weights yet.
     pub fn new() -> Self {
-        Self { forward: vec![0.0; Self::WEIGHTS], backward: vec![0.0; Self::WEIGHTS] }
+        Self { forward: Aligned::zeros(Self::WEIGHTS), backward: Aligned::zeros(Self::WEIGHTS) }
     }
 
     /// Takes the weights `[output][input][row][column]`, each output's times its scale.
@@ -189,23 +189,37 @@ fn kernel_transform<const N: usize>() -> [[f64; 5]; N] {
     g
 }
 
+/// Vectors of numbers of several channels.
+trait Scaled<S: Simd>: SimdFloat<S, Element = f32> {
+    /// `self * b + c` for one number b.
+    #[inline(always)]
+    fn scaled_plus(self, b: f32, c: Self) -> Self {
+        self.mul_add(b, c)
+    }
+}
+
+impl<S: Simd, V: SimdFloat<S, Element = f32>> Scaled<S> for V {}
+
 /// Two numbers from the parts that do not and do change sign with the point's.
 #[inline(always)]
-fn both<const FMA: bool>(even: Lanes<FMA>, odd: Lanes<FMA>) -> [Lanes<FMA>; 2] {
+fn both<S: Simd, V: Scaled<S>>(even: V, odd: V) -> [V; 2] {
     [even + odd, even - odd]
 }
 
 /// B' d.
 #[inline(always)]
-fn input_1d<const FMA: bool, const N: usize>(d: [Lanes<FMA>; N]) -> [Lanes<FMA>; N] {
+fn input_1d<S: Simd, V: Scaled<S>, const N: usize>(d: [V; N]) -> [V; N] {
     let mut v = d;
     if N == 8 {
         v[0] = (d[4] - d[2]).scaled_plus(5.25, d[0] - d[6]);
         v[7] = (d[3] - d[5]).scaled_plus(5.25, d[7] - d[1]);
         [v[1], v[2]] = both(d[4].scaled_plus(-4.25, d[2] + d[6]), d[3].scaled_plus(-4.25, d[1] + d[5]));
-        let odd = |a: usize, b: usize| d[3].scaled_plus(-2.5, d[a].scaled_plus(0.5, d[b] + d[b]));
-        [v[3], v[4]] = both(d[4].scaled_plus(-1.25, d[2].scaled_plus(0.25, d[6])), odd(1, 5));
-        [v[5], v[6]] = both(d[4].scaled_plus(-5.0, d[2].scaled_plus(4.0, d[6])), odd(5, 1));
+        let odd = [
+            d[3].scaled_plus(-2.5, d[1].scaled_plus(0.5, d[5] + d[5])),
+            d[3].scaled_plus(-2.5, d[5].scaled_plus(0.5, d[1] + d[1])),
+        ];
+        [v[3], v[4]] = both(d[4].scaled_plus(-1.25, d[2].scaled_plus(0.25, d[6])), odd[0]);
+        [v[5], v[6]] = both(d[4].scaled_plus(-5.0, d[2].scaled_plus(4.0, d[6])), odd[1]);
     } else {
         v[0] = d[2].scaled_plus(-5.0, d[0].scaled_plus(4.0, d[4]));
         v[5] = d[3].scaled_plus(-5.0, d[1].scaled_plus(4.0, d[5]));
@@ -218,7 +232,7 @@ fn input_1d<const FMA: bool, const N: usize>(d: [Lanes<FMA>; N]) -> [Lanes<FMA>;
 
 /// B m, the adjoint of [`input_1d`].
 #[inline(always)]
-fn input_adjoint_1d<const FMA: bool, const N: usize>(m: [Lanes<FMA>; N]) -> [Lanes<FMA>; N] {
+fn input_adjoint_1d<S: Simd, V: Scaled<S>, const N: usize>(m: [V; N]) -> [V; N] {
     let mut d = m;
     let [e1, o1] = both(m[1], m[2]);
     let [e2, o2] = both(m[3], m[4]);
@@ -227,18 +241,15 @@ fn input_adjoint_1d<const FMA: bool, const N: usize>(m: [Lanes<FMA>; N]) -> [Lan
         d[0] = m[0];
         d[1] = o3.scaled_plus(2.0, o2.scaled_plus(0.5, o1 - m[7]));
         d[2] = e3.scaled_plus(4.0, e2.scaled_plus(0.25, m[0].scaled_plus(-5.25, e1)));
-        d[3] = (o2 + o3).scaled_plus(-2.5, o1.scaled_plus(-4.25, m[7].scaled_plus(5.25, Lanes::zero())));
-        d[4] = e3.scaled_plus(
-            -5.0,
-            e2.scaled_plus(-1.25, e1.scaled_plus(-4.25, m[0].scaled_plus(5.25, Lanes::zero()))),
-        );
+        d[3] = (o2 + o3).scaled_plus(-2.5, o1.scaled_plus(-4.25, m[7] * 5.25f32));
+        d[4] = e3.scaled_plus(-5.0, e2.scaled_plus(-1.25, e1.scaled_plus(-4.25, m[0] * 5.25f32)));
         d[5] = o3.scaled_plus(0.5, o2.scaled_plus(2.0, m[7].scaled_plus(-5.25, o1)));
         d[6] = (e1 - m[0]) + (e2 + e3);
         d[7] = m[7];
     } else {
-        d[0] = m[0].scaled_plus(4.0, Lanes::zero());
-        d[1] = o2.scaled_plus(-2.0, (m[5] - o1).scaled_plus(4.0, Lanes::zero()));
-        d[2] = m[0].scaled_plus(-5.0, e1.scaled_plus(-4.0, Lanes::zero() - e2));
+        d[0] = m[0] * 4.0f32;
+        d[1] = o2.scaled_plus(-2.0, (m[5] - o1) * 4.0f32);
+        d[2] = m[0].scaled_plus(-5.0, e1.scaled_plus(-4.0, -e2));
         d[3] = m[5].scaled_plus(-5.0, o2.scaled_plus(2.0, o1));
         d[4] = m[0] + (e1 + e2);
         d[5] = m[5];
@@ -248,7 +259,7 @@ fn input_adjoint_1d<const FMA: bool, const N: usize>(m: [Lanes<FMA>; N]) -> [Lan
 
 /// A' m.
 #[inline(always)]
-fn output_1d<const FMA: bool, const N: usize>(m: [Lanes<FMA>; N]) -> [Lanes<FMA>; TILE] {
+fn output_1d<S: Simd, V: Scaled<S>, const N: usize>(m: [V; N]) -> [V; TILE] {
     let [e1, o1] = both(m[1], m[2]);
     let [e2, o2] = both(m[3], m[4]);
     let mut y = [
@@ -266,26 +277,16 @@ fn output_1d<const FMA: bool, const N: usize>(m: [Lanes<FMA>; N]) -> [Lanes<FMA>
 
 /// A y, the adjoint of [`output_1d`].
 #[inline(always)]
-fn output_adjoint_1d<const FMA: bool, const N: usize>(y: [Lanes<FMA>; TILE]) -> [Lanes<FMA>; N] {
+fn output_adjoint_1d<S: Simd, V: Scaled<S>, const N: usize>(y: [V; TILE]) -> [V; N] {
     let mut m = [y[0]; N];
     [m[1], m[2]] = both(y[0] + y[2], y[1] + y[3]);
     [m[3], m[4]] = both(y[2].scaled_plus(4.0, y[0]), y[3].scaled_plus(8.0, y[1] + y[1]));
     if N == 8 {
-        let half = y[1].scaled_plus(0.5, Lanes::zero());
+        let half = y[1] * 0.5f32;
         [m[N - 3], m[N - 2]] = both(y[2].scaled_plus(0.25, y[0]), y[3].scaled_plus(0.125, half));
     }
     m[N - 1] = y[3];
     m
-}
-
-/// The tiles of an image: its first row and column, and the channels of one vector.
-#[inline(always)]
-fn pieces() -> impl Iterator<Item = (usize, usize, usize, usize)> {
-    (0..TILES).flat_map(|t| {
-        (0..CHANNELS)
-            .step_by(LANES)
-            .map(move |c| (t, TILE * (t / (SIZE / TILE)), TILE * (t % (SIZE / TILE)), c))
-    })
 }
 
 macro_rules! by_size {
@@ -293,15 +294,15 @@ macro_rules! by_size {
         $(#[$meta])*
         fn $name(n: usize, $($arg: $ty),*) {
             #[inline(always)]
-            fn five<const FMA: bool>($($arg: $ty),*) {
-                $kernel::<FMA, 8>($($arg),*)
+            fn five<S: Isa>(simd: S, $($arg: $ty),*) {
+                $kernel::<S, 8>(simd, $($arg),*)
             }
             #[inline(always)]
-            fn three<const FMA: bool>($($arg: $ty),*) {
-                $kernel::<FMA, 6>($($arg),*)
+            fn three<S: Isa>(simd: S, $($arg: $ty),*) {
+                $kernel::<S, 6>(simd, $($arg),*)
             }
-            dispatch! { fn by_five($($arg: $ty),*) = five }
-            dispatch! { fn by_three($($arg: $ty),*) = three }
+            dispatch! { fn by_five($($arg: $ty),*) = simd five }
+            dispatch! { fn by_three($($arg: $ty),*) = simd three }
             if n == 8 { by_five($($arg),*) } else { by_three($($arg),*) }
         }
     };
@@ -324,163 +325,190 @@ by_size! {
     add_input = add_input_kernel(products: &[f32], images: &mut [f32])
 }
 
-/// Where the first index of the tile has the vector of this image, tile and channel.
+/// The pixels of an image.
+type Pixels = [[f32; CHANNELS]; SIZE * SIZE];
+/// For each index of the tile, the channels of each image's tiles.
+type Indices = [[f32; STRIDE]];
+
+/// What is together, as the kernels see it.
+#[inline(always)]
+fn pixels(image: &[f32]) -> &Pixels {
+    image.as_chunks().0.first_chunk().expect("a whole image")
+}
+
+#[inline(always)]
+fn pixels_mut(image: &mut [f32]) -> &mut Pixels {
+    image.as_chunks_mut().0.first_chunk_mut().expect("a whole image")
+}
+
+/// The first row and column of a tile.
+#[inline(always)]
+fn corner(t: usize) -> (usize, usize) {
+    (TILE * (t / (SIZE / TILE)), TILE * (t % (SIZE / TILE)))
+}
+
+/// Reads the vector of channels that begins with c.
+#[inline(always)]
+fn read<S: Isa, const L: usize>(simd: S, from: &[f32; L], c: usize) -> S::f32s {
+    S::f32s::from_slice(simd, &from[c..c + S::f32s::LEN])
+}
+
+/// Writes the vector of channels that begins with c.
+#[inline(always)]
+fn write<S: Isa, const L: usize>(vector: S::f32s, to: &mut [f32; L], c: usize) {
+    vector.store_slice(&mut to[c..c + S::f32s::LEN]);
+}
+
+#[expect(clippy::needless_range_loop, reason = "rows and columns of a tile are counted alike")]
+#[inline(always)]
+fn transform_input_kernel<S: Isa, const N: usize>(simd: S, images: &[f32], transformed: &mut [f32]) {
+    let transformed = &mut transformed.as_chunks_mut().0[..N * N];
+    let padding = (N - TILE) / 2;
+    let zero = S::f32s::splat(simd, 0.0);
+    let mut half = [[zero; N]; N];
+    for (number, image) in images.chunks_exact(IMAGE).enumerate() {
+        let image = pixels(image);
+        for t in 0..TILES {
+            let (row, column) = corner(t);
+            for c in (0..CHANNELS).step_by(S::f32s::LEN) {
+                for x in 0..N {
+                    let column = (column + x).wrapping_sub(padding);
+                    let mut d = [zero; N];
+                    if column < SIZE {
+                        for y in 0..N {
+                            let row = (row + y).wrapping_sub(padding);
+                            if row < SIZE {
+                                d[y] = read(simd, &image[row * SIZE + column], c);
+                            }
+                        }
+                        d = input_1d(d);
+                    }
+                    for y in 0..N {
+                        half[y][x] = d[y];
+                    }
+                }
+                for y in 0..N {
+                    scatter::<S, N>(input_1d(half[y]), transformed, y, place(number, t, c));
+                }
+            }
+        }
+    }
+}
+
+/// Where each index of the tile has the vector of this image, tile and channel.
 #[inline(always)]
 fn place(number: usize, t: usize, c: usize) -> usize {
     (number * TILES + t) * CHANNELS + c
 }
 
-/// Whether the slices are as long as the kernels below take for granted.
+/// Writes a row of the tile's indices.
 #[inline(always)]
-fn check<const N: usize>(images: &[f32], transformed: &[f32]) {
-    assert!(
-        images.len() <= TOGETHER * IMAGE && transformed.len() >= N * N * STRIDE,
-        "too many images at once"
-    );
-}
-
-#[inline(always)]
-fn transform_input_kernel<const FMA: bool, const N: usize>(images: &[f32], transformed: &mut [f32]) {
-    check::<N>(images, transformed);
-    let padding = (N - TILE) / 2;
-    let mut half = [[Lanes::<FMA>::zero(); N]; N];
-    for (number, image) in images.chunks_exact(IMAGE).enumerate() {
-        for (t, row, column, c) in pieces() {
-            for x in 0..N {
-                let column = (column + x).wrapping_sub(padding);
-                let mut d = [Lanes::zero(); N];
-                if column < SIZE {
-                    for (y, d) in d.iter_mut().enumerate() {
-                        let row = (row + y).wrapping_sub(padding);
-                        if row < SIZE {
-                            // SAFETY: row and column lie in the image, and c begins a vector of its channels.
-                            *d = unsafe {
-                                Lanes::read(image.as_ptr().add((row * SIZE + column) * CHANNELS + c))
-                            };
-                        }
-                    }
-                    d = input_1d(d);
-                }
-                for (half, d) in half.iter_mut().zip(d) {
-                    half[x] = d;
-                }
-            }
-            // SAFETY: `check` has seen that each index of the tile has room for all images' tiles.
-            unsafe { scatter(&half, transformed.as_mut_ptr().add(place(number, t, c)), input_1d) };
-        }
+fn scatter<S: Isa, const N: usize>(row: [S::f32s; N], to: &mut Indices, y: usize, place: usize) {
+    for x in 0..N {
+        write::<S, _>(row[x], &mut to[y * N + x], place);
     }
 }
 
-/// Transforms each row and writes it to its indices of the tile, of which the first is at `to`.
-///
-/// # Safety
-/// All of them must be there.
+/// Reads a column of the tile's indices.
 #[inline(always)]
-unsafe fn scatter<const FMA: bool, const N: usize, const M: usize>(
-    half: &[[Lanes<FMA>; M]; N],
-    to: *mut f32,
-    transform: impl Fn([Lanes<FMA>; M]) -> [Lanes<FMA>; N],
-) {
-    for (y, half) in half.iter().enumerate() {
-        for (x, v) in transform(*half).into_iter().enumerate() {
-            // SAFETY: the caller's.
-            unsafe { v.write(to.add((y * N + x) * STRIDE)) };
-        }
-    }
-}
-
-/// Reads a column of the tile's indices, of which the first is at `from`.
-///
-/// # Safety
-/// All of them must be there.
-#[inline(always)]
-unsafe fn gather<const FMA: bool, const N: usize>(from: *const f32, x: usize) -> [Lanes<FMA>; N] {
-    let mut m = [Lanes::zero(); N];
-    for (y, m) in m.iter_mut().enumerate() {
-        // SAFETY: the caller's.
-        *m = unsafe { Lanes::read(from.add((y * N + x) * STRIDE)) };
+fn gather<S: Isa, const N: usize>(simd: S, from: &Indices, x: usize, place: usize) -> [S::f32s; N] {
+    let mut m = [S::f32s::splat(simd, 0.0); N];
+    for y in 0..N {
+        m[y] = read(simd, &from[y * N + x], place);
     }
     m
 }
 
+#[expect(clippy::needless_range_loop, reason = "rows and columns of a tile are counted alike")]
 #[inline(always)]
-fn collect_output_kernel<const FMA: bool, const N: usize>(
+fn collect_output_kernel<S: Isa, const N: usize>(
+    simd: S,
     products: &[f32],
     bias: &[f32],
     images: &mut [f32],
 ) {
-    check::<N>(images, products);
-    let mut half = [[Lanes::<FMA>::zero(); N]; TILE];
+    let products = &products.as_chunks().0[..N * N];
+    let bias: &[f32; CHANNELS] = bias.first_chunk().expect("a bias for each channel");
+    let mut half = [[S::f32s::splat(simd, 0.0); N]; TILE];
     for (number, image) in images.chunks_exact_mut(IMAGE).enumerate() {
-        for (t, row, column, c) in pieces() {
-            let bias = Lanes::<FMA>::load(&bias[c..]);
-            for x in 0..N {
-                // SAFETY: `check` has seen that each index of the tile has room for all images' tiles.
-                let m = unsafe { gather::<FMA, N>(products.as_ptr().add(place(number, t, c)), x) };
-                for (half, v) in half.iter_mut().zip(output_1d(m)) {
-                    half[x] = v;
+        let image = pixels_mut(image);
+        for t in 0..TILES {
+            let (row, column) = corner(t);
+            for c in (0..CHANNELS).step_by(S::f32s::LEN) {
+                let bias = read(simd, bias, c);
+                for x in 0..N {
+                    let m = output_1d(gather::<S, N>(simd, products, x, place(number, t, c)));
+                    for y in 0..TILE {
+                        half[y][x] = m[y];
+                    }
                 }
-            }
-            for (y, half) in half.iter().enumerate() {
-                for (x, v) in output_1d(*half).into_iter().enumerate() {
-                    let at = ((row + y) * SIZE + column + x) * CHANNELS + c;
-                    // SAFETY: the tile lies in the image, and c begins a vector of its channels.
-                    unsafe { (v + bias).write(image.as_mut_ptr().add(at)) };
+                for y in 0..TILE {
+                    let row = (row + y) * SIZE + column;
+                    for (x, v) in output_1d(half[y]).into_iter().enumerate() {
+                        write::<S, _>(v + bias, &mut image[row + x], c);
+                    }
                 }
             }
         }
     }
 }
 
+#[expect(clippy::needless_range_loop, reason = "rows and columns of a tile are counted alike")]
 #[inline(always)]
-fn spread_output_kernel<const FMA: bool, const N: usize>(images: &[f32], transformed: &mut [f32]) {
-    check::<N>(images, transformed);
-    let mut half = [[Lanes::<FMA>::zero(); TILE]; N];
+fn spread_output_kernel<S: Isa, const N: usize>(simd: S, images: &[f32], transformed: &mut [f32]) {
+    let transformed = &mut transformed.as_chunks_mut().0[..N * N];
+    let zero = S::f32s::splat(simd, 0.0);
+    let mut half = [[zero; TILE]; N];
     for (number, image) in images.chunks_exact(IMAGE).enumerate() {
-        for (t, row, column, c) in pieces() {
-            for x in 0..TILE {
-                let mut d = [Lanes::zero(); TILE];
-                for (y, d) in d.iter_mut().enumerate() {
-                    let at = ((row + y) * SIZE + column + x) * CHANNELS + c;
-                    // SAFETY: the tile lies in the image, and c begins a vector of its channels.
-                    *d = unsafe { Lanes::read(image.as_ptr().add(at)) };
+        let image = pixels(image);
+        for t in 0..TILES {
+            let (row, column) = corner(t);
+            for c in (0..CHANNELS).step_by(S::f32s::LEN) {
+                for x in 0..TILE {
+                    let mut d = [zero; TILE];
+                    for y in 0..TILE {
+                        d[y] = read(simd, &image[(row + y) * SIZE + column + x], c);
+                    }
+                    let d: [_; N] = output_adjoint_1d(d);
+                    for y in 0..N {
+                        half[y][x] = d[y];
+                    }
                 }
-                for (half, v) in half.iter_mut().zip(output_adjoint_1d::<FMA, N>(d)) {
-                    half[x] = v;
+                for y in 0..N {
+                    scatter::<S, N>(output_adjoint_1d(half[y]), transformed, y, place(number, t, c));
                 }
             }
-            // SAFETY: `check` has seen that each index of the tile has room for all images' tiles.
-            unsafe { scatter(&half, transformed.as_mut_ptr().add(place(number, t, c)), output_adjoint_1d) };
         }
     }
 }
 
+#[expect(clippy::needless_range_loop, reason = "rows and columns of a tile are counted alike")]
 #[inline(always)]
-fn add_input_kernel<const FMA: bool, const N: usize>(products: &[f32], images: &mut [f32]) {
-    check::<N>(images, products);
+fn add_input_kernel<S: Isa, const N: usize>(simd: S, products: &[f32], images: &mut [f32]) {
+    let products = &products.as_chunks().0[..N * N];
     let padding = (N - TILE) / 2;
-    let mut half = [[Lanes::<FMA>::zero(); N]; N];
+    let mut half = [[S::f32s::splat(simd, 0.0); N]; N];
     for (number, image) in images.chunks_exact_mut(IMAGE).enumerate() {
-        for (t, row, column, c) in pieces() {
-            for x in 0..N {
-                // SAFETY: `check` has seen that each index of the tile has room for all images' tiles.
-                let m = unsafe { gather::<FMA, N>(products.as_ptr().add(place(number, t, c)), x) };
-                for (half, v) in half.iter_mut().zip(input_adjoint_1d(m)) {
-                    half[x] = v;
+        let image = pixels_mut(image);
+        for t in 0..TILES {
+            let (row, column) = corner(t);
+            for c in (0..CHANNELS).step_by(S::f32s::LEN) {
+                for x in 0..N {
+                    let m = input_adjoint_1d(gather::<S, N>(simd, products, x, place(number, t, c)));
+                    for y in 0..N {
+                        half[y][x] = m[y];
+                    }
                 }
-            }
-            for (y, half) in half.iter().enumerate() {
-                let row = (row + y).wrapping_sub(padding);
-                if row >= SIZE {
-                    continue;
-                }
-                for (x, v) in input_adjoint_1d(*half).into_iter().enumerate() {
-                    let column = (column + x).wrapping_sub(padding);
-                    if column < SIZE {
-                        // SAFETY: row and column lie in the image, and c begins a vector of its channels.
-                        unsafe {
-                            let at = image.as_mut_ptr().add((row * SIZE + column) * CHANNELS + c);
-                            (v + Lanes::read(at)).write(at);
+                for y in 0..N {
+                    let row = (row + y).wrapping_sub(padding);
+                    if row >= SIZE {
+                        continue;
+                    }
+                    for (x, v) in input_adjoint_1d(half[y]).into_iter().enumerate() {
+                        let column = (column + x).wrapping_sub(padding);
+                        if column < SIZE {
+                            let pixel = &mut image[row * SIZE + column];
+                            write::<S, _>(v + read(simd, pixel, c), pixel, c);
                         }
                     }
                 }

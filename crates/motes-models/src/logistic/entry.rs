@@ -164,7 +164,7 @@ impl Regression {
         if train_rows * inputs <= SEPARATION && separated(&train, prior.intercept) {
             let [a, b] = [0, 1].map(|label| quoted(train.classes.get(label).map_or("", |c| c)));
             notes.push(format!(
-                "the classes {a} and {b} are separated: some weights tell all rows to train on apart, so that larger ones always fit better"
+                "the classes {a} and {b} are separated: some weights classify every training row correctly, so larger ones always fit better"
             ));
             boundary = Some(format!(
                 "the classes {a} and {b} are separated, so larger weights always fit better and the likelihood hardly changes as log_variance goes to infinity; predictions can be used: fix the variance with `learn=mean` and `prior-variance`, or give more rows"
@@ -217,7 +217,7 @@ impl Regression {
     }
 }
 
-/// Whether weights are there that tell all rows apart.
+/// Whether some weights classify all rows correctly.
 fn separated(train: &Classification, intercept: bool) -> bool {
     mode::separated(&Packed::<f64>::new(&train.features, &train.labels, None, intercept))
 }

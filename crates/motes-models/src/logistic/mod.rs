@@ -19,8 +19,9 @@ use motes::{At, Gives, Model, ModelError, Real, Want};
 use crate::data::remember::intercept_name;
 use crate::data::{Classification, DataError};
 use kernels::Sum;
+use motes::simd::{Line, lines};
 use prior::Moments;
-use rows::{Line, Rows, lines};
+use rows::Rows;
 
 pub use entry::Entry;
 pub use predict::predict;

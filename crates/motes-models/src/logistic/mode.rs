@@ -6,7 +6,8 @@ use bytemuck::{Zeroable, cast_slice, cast_slice_mut};
 use motes::Real;
 
 use super::kernels::{Sum, lanes};
-use super::rows::{Line, Rows, lines};
+use super::rows::Rows;
+use motes::simd::{Line, lines};
 
 const NEWTON_STEPS: usize = 50;
 const HALVINGS: usize = 40;
@@ -106,7 +107,7 @@ impl<'a, F: Real> Target<'a, F> {
         let g = self.rows.all().g.chunks_exact(columns * lanes);
         let rows = g.zip(self.rows.weights().chunks_exact(lanes));
         for ((g, w), out) in rows.zip(cast_slice_mut::<_, F>(&mut self.weights).chunks_exact_mut(lanes)) {
-            let mut t = [0.0; 8];
+            let mut t = [0.0; 16];
             for (g, x) in g.chunks_exact(lanes).zip(x) {
                 t.iter_mut().zip(g).for_each(|(t, g)| *t += g.f64() * x);
             }

@@ -2,21 +2,12 @@
 
 use std::collections::HashMap;
 
-use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
+use bytemuck::{Zeroable, cast_slice, cast_slice_mut};
 use motes::Real;
 use motes::blocks::{INLINE_NANOSECONDS, for_each, sum_slots};
+use motes::simd::{Line, lines};
 
 use super::kernels::{Sum, add_sums, lanes, tile_vectors};
-
-/// A cache line: what is packed into lines is aligned for vectors.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C, align(64))]
-pub(super) struct Line([u8; 64]);
-
-/// Lines to hold so many numbers.
-pub(super) fn lines<F: Pod>(len: usize) -> usize {
-    (len * size_of::<F>()).div_ceil(size_of::<Line>())
-}
 
 /// Rows f_i with labels l_i, as g_i = ±f_i log2(e) with the sign of 2 l_i - 1.
 ///
@@ -98,8 +89,8 @@ impl<F: Real> Rows<F> {
 
     /// A rough time for one particle's gradient on one core.
     pub fn nanoseconds(&self) -> f64 {
-        let map = if size_of::<F>() == 4 { 3.2 } else { 4.7 };
-        self.vectors as f64 * (0.36 * self.columns as f64 + map)
+        let map = if size_of::<F>() == 4 { 6.4 } else { 9.4 };
+        self.vectors as f64 * (0.72 * self.columns as f64 + map)
     }
 
     /// Whether the rows are so many that they are cut into blocks of work.

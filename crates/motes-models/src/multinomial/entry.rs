@@ -160,7 +160,7 @@ impl Regression {
         }
         let mut boundary = None;
         if separated(&train, intercept) {
-            notes.push("the classes are separated: some weights tell all rows to train on apart, so that larger ones always fit better".into());
+            notes.push("the classes are separated: some weights classify every training row correctly, so larger ones always fit better".into());
             boundary = Some("the classes are separated, so larger weights always fit better and the likelihood hardly changes as log_variance goes to infinity; predictions can be used: give more rows, or leave features out".into());
         } else if remember.moments.is_some() && intercept && !has_signal(&train) {
             notes.push("the features tell the classes apart no better than chance: the likelihood falls as the variance of the weights leaves 0, so log_variance may have no maximum".into());

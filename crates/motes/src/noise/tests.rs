@@ -41,12 +41,12 @@ fn known_answers() {
 }
 
 #[inline(always)]
-fn words_kernel<const FMA: bool>(key: [u32; 4], step: u64, out: &mut [threefry::Words]) {
+fn words_kernel<const FMA: bool>(key: [u32; 4], step: u64, out: &mut [[[u32; LANES]; 4]]) {
     for (batch, out) in out.iter_mut().enumerate() {
         *out = threefry::batch(key, step, batch as u64 + FIRST_BATCH);
     }
 }
-dispatch! { fn words(key: [u32; 4], step: u64, out: &mut [threefry::Words]) = words_kernel }
+dispatch! { fn words(key: [u32; 4], step: u64, out: &mut [[[u32; LANES]; 4]]) = words_kernel }
 
 /// Such that the low word of the block number overflows on the way.
 const FIRST_BATCH: u64 = (1 << 29) - 3;
@@ -54,15 +54,13 @@ const FIRST_BATCH: u64 = (1 << 29) - 3;
 #[test]
 fn vector_words_equal_scalar_words() {
     let key = noise().key;
-    let mut out = [[0; 4 * LANES]; 6];
+    let mut out = [[[0; LANES]; 4]; 6];
     words(key, 1 << 40 | 5, &mut out);
     for (batch, words) in out.iter().enumerate() {
         for lane in 0..LANES {
             let block = std::hint::black_box((FIRST_BATCH + batch as u64) * 8 + lane as u64);
             let scalar = threefry::block(key, 1 << 40 | 5, block);
-            for w in 0..4 {
-                assert_eq!(words[w * LANES + lane], scalar[w]);
-            }
+            assert_eq!(words.map(|lanes| lanes[lane]), scalar);
         }
     }
 }
@@ -186,9 +184,9 @@ fn normals_are_accurate() {
         worst[kind] = worst[kind].max(error);
     };
     for batch in 0..N / 32 {
-        let words = threefry::batch(key, 2, batch as u64);
+        let words = threefry::batch::<LANES>(key, 2, batch as u64);
         for lane in 0..LANES {
-            let w = |i: usize| words[i * LANES + lane];
+            let w = |i: usize| words[i][lane];
             for half in 0..2 {
                 let (a, b) = reference_f32(w(2 * half), w(2 * half + 1));
                 let at = 32 * batch + 16 * half + lane;
@@ -235,19 +233,42 @@ fn portable_agrees() {
     let key = noise().key;
     let (mut a, mut b) = (vec![0.0; N], vec![0.0; N]);
     noise().normals_f32(1, 3, &mut a);
-    normals_f32_kernel::<false>(key, 1, 3, &mut b);
+    fill_f32::<false>(key, 1, 3, &mut b);
     for (&a, &b) in a.iter().zip(&b) {
         assert_close(a.into(), b.into(), 5e-7);
     }
     let (mut a, mut b) = (vec![0.0; N], vec![0.0; N]);
     noise().normals_f64(1, 3, &mut a);
-    normals_f64_kernel::<false>(key, 1, 3, &mut b);
+    fill_f64::<false>(key, 1, 3, &mut b);
     for (&a, &b) in a.iter().zip(&b) {
         assert_close(a, b, 4e-15);
     }
     noise().uniforms(1, 3, &mut a);
-    uniforms_kernel::<false>(key, 1, 3, &mut b);
+    fill_uniform::<false>(key, 1, 3, &mut b);
     assert_eq!(a, b);
+}
+
+/// Batches in pairs are for processors that not everyone has.
+#[test]
+fn batches_in_pairs_give_the_same_bits() {
+    let key = noise().key;
+    for (first, len) in [(0, 500), (7, 1), (31, 2), (33, 64), (63, 130), (64, 64)] {
+        let (mut a, mut b) = (vec![0.0; len], vec![0.0; len]);
+        fill_f32::<false>(key, 1, first, &mut a);
+        fill_wide_f32::<false>(key, 1, first, &mut b);
+        assert_eq!(a, b);
+        let (mut a, mut b) = (vec![0.0; len], vec![0.0; len]);
+        fill_f64::<false>(key, 1, first, &mut a);
+        fill_wide_f64::<false>(key, 1, first, &mut b);
+        assert_eq!(a, b);
+        fill_uniform::<false>(key, 1, first, &mut a);
+        fill_wide_uniform::<false>(key, 1, first, &mut b);
+        assert_eq!(a, b);
+        let (grad, by) = (vec![0.3; len], [0.01, 0.1, 1e3]);
+        langevin_narrow_f64::<false>(key, 1, first, &mut a, &grad, by);
+        langevin_wide_f64::<false>(key, 1, first, &mut b, &grad, by);
+        assert_eq!(a, b);
+    }
 }
 
 const MANY: usize = 1 << 22;

@@ -6,9 +6,6 @@ const ROUNDS: usize = 12;
 /// Counters that are encrypted side by side, one per lane.
 pub(super) const LANES: usize = 8;
 
-/// A batch: word `w` of the counter in lane `l` is at `w * LANES + l`.
-pub(super) type Words = [u32; 4 * LANES];
-
 const ROTATIONS: [(u32, u32); 8] =
     [(10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20)];
 
@@ -67,16 +64,12 @@ pub(super) fn block(key: [u32; 4], step: u64, block: u64) -> [u32; 4] {
     threefry4x32::<ROUNDS>(key, counter)
 }
 
-/// The words of the `LANES` blocks of a batch.
+/// The words of L blocks, those of the batch with this number if they were counted in batches of L.
 #[inline(always)]
-pub(super) fn batch(key: [u32; 4], step: u64, batch: u64) -> Words {
-    let mut words = [0; 4 * LANES];
-    for lane in 0..LANES {
-        let [a, b, c, d] = block(key, step, batch * LANES as u64 + lane as u64);
-        words[lane] = a;
-        words[LANES + lane] = b;
-        words[2 * LANES + lane] = c;
-        words[3 * LANES + lane] = d;
+pub(super) fn batch<const L: usize>(key: [u32; 4], step: u64, batch: u64) -> [[u32; L]; 4] {
+    let [mut w, mut x, mut y, mut z] = [[0; L]; 4];
+    for lane in 0..L {
+        [w[lane], x[lane], y[lane], z[lane]] = block(key, step, batch * L as u64 + lane as u64);
     }
-    words
+    [w, x, y, z]
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::generator::layers::Convolution;
+use crate::levels::{at_every_level, is_fused};
 use motes::noise::{Noise, Purpose};
 
 fn normals(step: u64, len: usize) -> Vec<f32> {
@@ -90,32 +91,41 @@ fn three_by_three() {
     agrees::<6>();
 }
 
-/// The kernels without AVX2 and FMA, which a processor that has them never runs, against the dispatched ones.
-fn portable_agrees<const N: usize>() {
+/// The transforms at every level: the same bits wherever there is fused multiply-add, else up to rounding.
+fn transforms_agree<const N: usize>() {
     let images = normals(0, 2 * IMAGE);
     let bias = normals(1, CHANNELS);
-    let close = |a: &[f32], b: &[f32]| {
-        let scale = b.iter().fold(0.0f32, |m, x| m.max(x.abs()));
-        assert!(scale > 0.0 && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5 * scale));
-    };
-    let (mut plain, mut wide) = (vec![0.0; 64 * STRIDE], vec![0.0; 64 * STRIDE]);
-    transform_input_kernel::<false, N>(&images, &mut plain);
-    transform_input(N, &images, &mut wide);
-    close(&plain, &wide);
-    let (mut plain_images, mut wide_images) = (images.clone(), images.clone());
-    add_input_kernel::<false, N>(&wide, &mut plain_images);
-    add_input(N, &wide, &mut wide_images);
-    close(&plain_images, &wide_images);
-    spread_output_kernel::<false, N>(&images, &mut plain);
-    spread_output(N, &images, &mut wide);
-    close(&plain, &wide);
-    collect_output_kernel::<false, N>(&wide, &bias, &mut plain_images);
-    collect_output(N, &wide, &bias, &mut wide_images);
-    close(&plain_images, &wide_images);
+    let products = normals(2, 64 * STRIDE);
+    let all = at_every_level!(simd => {
+        let (mut input, mut output) = (vec![0.0; 64 * STRIDE], vec![0.0; 64 * STRIDE]);
+        let (mut collected, mut added) = (images.clone(), images.clone());
+        transform_input_kernel::<_, N>(simd, &images, &mut input);
+        spread_output_kernel::<_, N>(simd, &images, &mut output);
+        collect_output_kernel::<_, N>(simd, &products, &bias, &mut collected);
+        add_input_kernel::<_, N>(simd, &products, &mut added);
+        [input, output, collected, added]
+    });
+    let (mut input, mut output) = (vec![0.0; 64 * STRIDE], vec![0.0; 64 * STRIDE]);
+    let (mut collected, mut added) = (images.clone(), images.clone());
+    transform_input(N, &images, &mut input);
+    spread_output(N, &images, &mut output);
+    collect_output(N, &products, &bias, &mut collected);
+    add_input(N, &products, &mut added);
+    let chosen = [input, output, collected, added];
+    for (level, values) in &all {
+        for (values, chosen) in values.iter().zip(&chosen) {
+            if is_fused(level) && motes::simd::fused() {
+                assert!(values == chosen, "other bits at {level}");
+            }
+            let scale = chosen.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+            assert!(scale > 0.0);
+            assert!(values.iter().zip(chosen).all(|(a, b)| (a - b).abs() < 1e-5 * scale), "{level}");
+        }
+    }
 }
 
 #[test]
-fn the_portable_kernels_agree() {
-    portable_agrees::<8>();
-    portable_agrees::<6>();
+fn the_transforms_agree_at_every_level() {
+    transforms_agree::<8>();
+    transforms_agree::<6>();
 }
