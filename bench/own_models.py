@@ -6,13 +6,15 @@
     python bench/own_models.py steps                 # the cost of a step beside one jitted lax.scan, and of from_torch
 
 It needs JAX, PyTorch, SciPy, NumPyro, Bambi and statsmodels where they are named. The truth is the likelihood with each group's effect
-integrated out by Gauss-Hermite quadrature, maximised by Newton steps in double precision. Seconds include compilation.
+integrated out by Gauss-Hermite quadrature, maximised by Newton steps in double precision. Seconds include compilation; those of processors are of the whole process, with its
+imports, and change less if others want the machine too.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import resource
 import subprocess
 import sys
 import textwrap
@@ -132,17 +134,19 @@ def numpyro_model(problem):
     import numpyro
     import numpyro.distributions as dist
 
-    def flat(name, size):
-        return numpyro.sample(name, dist.ImproperUniform(dist.constraints.real, (), event_shape=(size,)))
+    def flat(name, size, over=dist.constraints.real):
+        return numpyro.sample(name, dist.ImproperUniform(over, (), event_shape=(size,)))
+
+    positive = dist.constraints.independent(dist.constraints.positive, 1)
 
     def model(y, x=None):
         u = numpyro.sample("u", dist.Normal(jnp.zeros(len(y)), 1.0).to_event(1))
         if problem == "irt":
             items = y.shape[1]
-            eta = jnp.exp(flat("a", items)) * u[:, None] - flat("b", items)
+            eta = flat("a", items, positive) * u[:, None] - flat("b", items)
         else:
-            b = flat("b", 3)
-            eta = b[0] + b[1] * x + jnp.exp(b[2]) * u[:, None]
+            b, sd = flat("b", 2), flat("sd", 1, positive)
+            eta = b[0] + b[1] * x + sd * u[:, None]
         likelihood = dist.Poisson(jnp.exp(eta)) if problem == "poisson" else dist.Bernoulli(logits=eta)
         numpyro.sample("y", likelihood, obs=y)
 
@@ -156,20 +160,20 @@ def by_nuts(problem, data):
     mcmc = MCMC(NUTS(numpyro_model(problem)), num_warmup=500, num_samples=500, progress_bar=False)
     mcmc.run(jax.random.PRNGKey(0), **data)
     draws = mcmc.get_samples()
-    theta = np.concatenate([draws[name] for name in ("a", "b") if name in draws], axis=1)
+    theta = np.concatenate([draws[n] if n == "b" else np.log(draws[n]) for n in ("a", "b", "sd") if n in draws], axis=1)
     return theta.mean(axis=0), theta.std(axis=0), "posterior means"
 
 
 def by_svi(problem, data):
     import jax
-    from numpyro.infer import SVI, Trace_ELBO, autoguide
+    from numpyro.infer import SVI, Trace_ELBO, autoguide, init_to_feasible
     from numpyro.optim import Adam
 
-    guide = autoguide.AutoNormal(numpyro_model(problem))
+    guide = autoguide.AutoNormal(numpyro_model(problem), init_loc_fn=init_to_feasible)
     svi = SVI(numpyro_model(problem), guide, Adam(0.01), Trace_ELBO())
     done = svi.run(jax.random.PRNGKey(0), 5000, progress_bar=False, **data)
     means, spreads = (
-        np.concatenate([np.asarray(done.params[f"{n}_auto_{what}"]) for n in ("a", "b") if f"{n}_auto_{what}" in done.params])
+        np.concatenate([np.asarray(done.params[f"{n}_auto_{what}"]) for n in ("a", "b", "sd") if f"{n}_auto_{what}" in done.params])
         for what in ("loc", "scale")
     )
     return means, spreads, "5,000 steps of Adam"
@@ -219,26 +223,28 @@ def one(problem, peer):
     data = PROBLEMS[problem]()
     began = time.perf_counter()
     theta, se, note = PEERS[peer](problem, data)
-    seconds = time.perf_counter() - began
+    seconds, cpu = time.perf_counter() - began, sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()  # of what was traced in single precision
     truth, truth_se = exact(problem, data)
     apart, ratio = np.abs(theta - truth) / truth_se, se / truth_se
-    told = dict(error=apart.max(), low=ratio.min(), high=ratio.max(), seconds=seconds, note=note)
+    told = dict(error=apart.max(), low=ratio.min(), high=ratio.max(), seconds=seconds, cpu=cpu, note=note)
     print(json.dumps({k: v if isinstance(v, str) else float(v) for k, v in told.items()}))
 
 
 def table(problems, peers):
-    print("| problem | | error / SE | SE ratio | seconds | lines | |\n|---|---|---:|---|---:|---:|---|")
+    print("| problem | | error / SE | SE ratio | seconds | of processors | lines | |\n|---|---|---:|---|---:|---:|---:|---|")
     for problem in problems:
         for peer in peers:
             if problem not in APPLIES.get(peer, PROBLEMS):
                 continue
             done = subprocess.run([sys.executable, __file__, "one", problem, peer], capture_output=True, text=True)
             if done.returncode != 0:
-                print(f"| {problem} | {peer} | | | | | {(done.stderr.strip().splitlines() or ['failed'])[-1][:100]} |", flush=True)
+                print(f"| {problem} | {peer} | | | | | | {(done.stderr.strip().splitlines() or ['failed'])[-1][:100]} |", flush=True)
                 continue
             r = json.loads(done.stdout.strip().splitlines()[-1])
             asked = f"; asked: {ASKED[problem]:g} s" if peer == "motes" else ""
-            numbers = f"{r['error']:.3f} | {r['low']:.2f}-{r['high']:.2f} | {r['seconds']:.1f} | {lines(peer)}"
+            numbers = f"{r['error']:.3f} | {r['low']:.2f}-{r['high']:.2f} | {r['seconds']:.1f} | {r['cpu']:.1f} | {lines(peer)}"
             print(f"| {problem} | {peer} | {numbers} | {r['note']}{asked} |", flush=True)
 
 

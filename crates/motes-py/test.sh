@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Builds the Python package into a virtual environment under target/ and tests it there.
 #   test.sh        with NumPy and pytest alone
-#   test.sh most   with JAX, ArviZ, scikit-learn, matplotlib, Jupyter and mypy too, where they can be had, and every example
-#   test.sh full   with PyTorch as well, and the wheel; nothing may be missing
+#   test.sh most   with JAX, PyTorch, ArviZ, scikit-learn, matplotlib, Jupyter and mypy too, where they can be had, and every example
+#   test.sh full   the same and the wheel; nothing may be missing
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 kind=${1:-quick}
 packages=(numpy pytest)
-others=(arviz ipykernel jax matplotlib mypy nbclient scikit-learn)
+others=(arviz ipykernel jax matplotlib mypy nbclient pandas polars pyarrow scikit-learn)
 case $kind in
 quick) others=() ;;
 most) ;;
@@ -22,9 +22,11 @@ venv=$PWD/target/python-$kind
 # Installing what is there already takes seconds on a slow network; a list of it takes none.
 if [ "$(cat "$venv/installed" 2>/dev/null)" != "${packages[*]} ${others[*]}" ]; then
     pip() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
-    # The usual PyTorch has several GB: PIP_EXTRA_INDEX_URL may name where the build for processors alone is.
     pip "${packages[@]}"
     [ ${#others[@]} = 0 ] || pip "${others[@]}" || echo "the tests that need ${others[*]} are skipped" >&2
+    # Apart, because it may be the one that cannot be had: the usual PyTorch takes 5 GB, of which the libraries for GPUs, which it
+    # cannot be imported without, are four. PIP_EXTRA_INDEX_URL may name where the build for processors alone is.
+    [ $kind != most ] || pip torch || echo "the tests that need torch are skipped" >&2
     echo "${packages[*]} ${others[*]}" >"$venv/installed"
 fi
 

@@ -23,10 +23,14 @@ language = "en"
 default-theme = "light"
 smart-punctuation = false
 no-section-label = true
+additional-css = ["motes.css"]
 
 [output.html.fold]
 enable = false
 """
+
+# Options stay on one line; tables that are wider than the page scroll.
+STYLE = "td:first-child code { white-space: nowrap; }\n"
 
 
 def place(file: Path) -> Path:
@@ -67,6 +71,7 @@ def main() -> None:
     shutil.rmtree(BOOK, ignore_errors=True)
     SOURCE.mkdir(parents=True)
     (BOOK / "book.toml").write_text(CONFIG, encoding="utf-8")
+    (BOOK / "motes.css").write_text(STYLE, encoding="utf-8")
     summary = DOCS / "SUMMARY.md"
     targets = [link[2] for link in links(summary.read_text(encoding="utf-8"))]
     chapters = {(DOCS / t).resolve() for t in targets if t and t not in GENERATED}

@@ -7,6 +7,7 @@ use motes::model::{Draws, Encoder, MStep, Scalar};
 use motes::sentence::foreign;
 use motes::settings::{InitParticles, MOST_PARAMETERS};
 use motes::{At, Gives, LISTED, Model, ModelError, Real, Want};
+use motes_models::options::Table;
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
@@ -65,6 +66,10 @@ pub struct Callables {
     prior: Option<Py<PyAny>>,
     /// What there is besides where the callables are those of a network.
     pub network: Option<Network>,
+    /// The digest of its data and groups, as far as they are known.
+    pub sha256: Option<String>,
+    /// What it says of itself in config files.
+    pub options: Table,
     ndarray: Py<PyAny>,
     returned: Py<PyAny>,
 }
@@ -97,6 +102,9 @@ impl Callables {
             m_step: callable("m_step")?,
             prior: callable("prior")?,
             network: model.getattr_opt("_network")?.map(|of| Network::new(&of)).transpose()?,
+            sha256: get("_sha256")?.extract()?,
+            options: serde_json::from_str(&get("_options")?.extract::<String>()?)
+                .map_err(|e| PyValueError::new_err(e.to_string()))?,
             ndarray: model.py().import("numpy")?.getattr("ndarray")?.unbind(),
             returned: model.py().import("motes._arrays")?.getattr("returned")?.unbind(),
         })

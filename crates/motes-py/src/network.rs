@@ -40,14 +40,14 @@ pub struct Network {
     pub buffers: Vec<f64>,
     /// Turns standard normals into draws from the encoder.
     pub encode: Option<Py<PyAny>>,
-    /// The digest of its data.
-    pub sha256: String,
     /// How many data there are.
     data: usize,
     /// Whether it computes in single precision.
     single: bool,
     /// Whether it needs two rows or more to normalise by.
     normalises: bool,
+    /// Whether its encoder needs two data or more to normalise by.
+    encoder_normalises: bool,
     /// Where its calls are made while it is fitted.
     pub desk: Desk,
     /// Writes what a run leaves, or what people want to look at on its way, into its directory.
@@ -62,10 +62,10 @@ impl Network {
             phi: get("phi")?.extract()?,
             buffers: get("buffers")?.extract()?,
             encode: get("encode").map(|f| (!f.is_none()).then(|| f.unbind()))?,
-            sha256: get("sha256")?.extract()?,
             data: get("count")?.extract()?,
             single: get("single")?.extract()?,
             normalises: get("normalises")?.extract()?,
+            encoder_normalises: get("encoder_normalises")?.extract()?,
             desk: Desk::default(),
             leave: get("leave")?.unbind(),
         })
@@ -104,7 +104,11 @@ impl Network {
             );
         }
         let (m, batch) = (self.data, settings.batch.unwrap_or(self.data));
-        if self.normalises && *particles == 1 && (m == 1 || batch == 1 || (batch > 0 && m % batch == 1)) {
+        let normalised = match *algorithm == &VAE {
+            true => self.encoder_normalises || (self.normalises && *particles == 1),
+            false => self.normalises && *particles == 1,
+        };
+        if normalised && (m == 1 || batch == 1 || (batch > 0 && m % batch == 1)) {
             return Err(format!(
                 "with `batch={batch}` the last batch of {m} data holds a single one, over which batch normalisation has no variance; choose another `batch`"
             )

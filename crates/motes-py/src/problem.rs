@@ -347,11 +347,11 @@ impl registry::Problem for Own {
     }
 
     fn options(&self) -> Table {
-        Table::new()
+        self.callables.options.clone()
     }
 
     fn sha256(&self) -> Option<&str> {
-        self.callables.network.as_ref().map(|network| &*network.sha256)
+        self.callables.sha256.as_deref()
     }
 
     fn notes(&self) -> &[String] {

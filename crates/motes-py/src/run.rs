@@ -21,7 +21,7 @@ use pyo3::types::PyBytes;
 use crate::callables::{PyReal, Trouble};
 use crate::errors::{exception, failure, in_python, value_error};
 use crate::problem::{Kind, Problem, frame, loaded, settings_from};
-use crate::watch::{Signals, Watch, attended, unless_interrupted};
+use crate::watch::{Signals, Watch, attended, known_to_python, unless_interrupted};
 
 /// Numbers for Python.
 type Numbers<'py> = Bound<'py, PyArray1<f64>>;
@@ -632,8 +632,8 @@ where
         attended(py, &signals, (how.tick.as_ref(), steps), &trouble, kind.desk(), || -> Result<_, Error> {
             let pool = Pool::new(how.threads)?;
             let stop = Stop(Some(&signals.stop));
-            let mut outcome =
-                pool.install(|| carry::carry_out(job, &*model, start, how.report, &mut watch, stop))?;
+            let work = || carry::carry_out(job, &*model, start, how.report, &mut watch, stop);
+            let mut outcome = pool.install(|| known_to_python(work))?;
             if let Some(dir) = &outcome.dir {
                 outcome.trace = read_file(&dir.join("trace.csv"))?;
             }

@@ -135,6 +135,12 @@ pub fn unless_interrupted<T: Send + 'static>(
     })
 }
 
+/// Works without the GIL on a thread that Python knows all the while: one that it first meets at each call, and forgets
+/// afterwards, takes JAX longer to serve than small steps themselves.
+pub fn known_to_python<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    Python::attach(|py| py.detach(work))
+}
+
 /// A call into Python that somebody else is asked to make, and where the answer goes.
 type Call = (Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>, Sender<PyResult<Py<PyAny>>>);
 

@@ -1,4 +1,4 @@
-"""What the tests share: the real binary, a process to interrupt, and the logistic regression written in NumPy."""
+"""What the tests share: the real binary, a process to interrupt, a model with a prior, and the logistic regression written in NumPy."""
 
 import ctypes
 import gc
@@ -146,6 +146,21 @@ def growth(one, times):
     for _ in range(times):
         one()
     return in_use() - before
+
+
+def draws_from_the_prior(make):
+    """Holds particles of a model by this constructor against its prior, which names latents in another order."""
+    model = make(
+        lambda p, u, row: -0.5 * ((u["u"] - p["mu"]) / p["sd"]) ** 2 - 0.5 * ((row["y"] - u["v"]) ** 2).sum(),
+        params={"mu": motes.Real(), "sd": motes.Positive(init=2.0)},
+        latent={"u": (), "v": 2},
+        data={"y": np.zeros((3, 2))},
+        groups=3,
+        prior=lambda p, z: {"v": -z["v"], "u": p["mu"] + p["sd"] * z["u"]},
+    )
+    z = np.random.default_rng(0).normal(size=(3, 4, 3))
+    drawn = np.asarray(model.prior(np.array([0.5, np.log(2.0)]), z, np.arange(3)))
+    np.testing.assert_allclose(drawn, np.concatenate([0.5 + 2 * z[..., :1], -z[..., 1:]], axis=-1), rtol=1e-6)
 
 
 def numpy_logistic(X, y, variance=5.0, **options):

@@ -1,6 +1,7 @@
 """Decoders of one's own in PyTorch, against closed forms and against the built-in generator."""
 
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -159,6 +160,10 @@ def test_data_and_modules_that_changed_are_refused(tmp_path):
     paper(motes.torch.Decoder(small(), table(), latent=2), steps=3, out=tmp_path / "run", report=False)
     with pytest.raises(ValueError, match="the data have changed"):
         motes.load(tmp_path / "run", motes.torch.Decoder(small(), table(seed=1), latent=2))
+    assert "sigma = 1" in (tmp_path / "run" / "config.toml").read_text()
+    with pytest.raises(ValueError, match="the model was made with sigma = 1.* and now has 0.7"):
+        motes.load(tmp_path / "run", motes.torch.Decoder(small(), table(), latent=2, sigma=0.7))
+    assert motes.load(tmp_path / "run", motes.torch.Decoder(small(), table(), latent=2)).k == 3
     other = motes.torch.Decoder(small((2, 9, 3)), table(), latent=2)
     with pytest.raises(ValueError, match="fit"):
         motes.load(tmp_path / "run", other)
@@ -202,7 +207,71 @@ def test_the_papers_network_follows_the_built_in_one(algorithm):
     np.testing.assert_allclose(fits[1].particles, fits[0].particles, rtol=0, atol=0.2 * np.abs(fits[0].particles).max())
 
 
-def test_fits_and_decoders_can_be_pickled():
+def test_the_papers_network_follows_the_built_in_losses_over_seeds():
+    built_in = motes.Generator.mnist(8)
+    settings = dict(particles=2, batch=4, step_size=1e-4)
+    start = paper(built_in, steps=1, theta_rate=1e-300, **settings).theta
+    decoder = motes.torch.Decoder(Paper(), built_in.images, latent=64, sigma=0.01)
+
+    def losses(model, seeds, rate=2e-4):
+        fits = [paper(model, steps=20, init_theta=start, theta_rate=rate, seed=seed, **settings) for seed in seeds]
+        means = np.array([fit.loss.mean() for fit in fits])
+        return means.mean(), means.var(ddof=1) / len(means)
+
+    # The same algorithm with other noise: the mean of 20 steps, and its error over seeds.
+    (a, of_a), (b, of_b) = losses(built_in, range(6)), losses(decoder, range(100, 106))
+    assert abs(a - b) < 3 * np.sqrt(of_a + of_b)
+    # It can fail: weights that learn half as fast are far off.
+    c, of_c = losses(decoder, range(100, 103), 1e-4)
+    assert abs(a - c) > 6 * np.sqrt(of_a + of_c)
+
+
+def test_an_encoder_may_normalise(tmp_path):
+    def made():
+        torch.manual_seed(1)
+        encoder = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 4))
+        return motes.torch.Decoder(small(norm=False), 3 + table(), latent=2, sigma=0.5, encoder=encoder)
+
+    network, noise = made()._network, np.random.default_rng(0).normal(size=(40, 2, 2)).astype(np.float32)
+    theta, buffers, everybody = np.array(network.start), np.array(network.buffers), np.arange(40)
+    z = network._encode(theta, noise, everybody)
+    gradient, buffers = network.evaluate(theta, z, everybody, ("grad_theta", "buffers"), buffers)
+    # The bound written down again, by the statistics of the batch.
+    again, encoder = made(), made()._network.encoder.train()
+    y, noise = torch.from_numpy(3 + table()), torch.from_numpy(noise)
+    mean, log_variance = encoder(y).split(2, dim=1)
+    draws = mean.unsqueeze(1) + (0.5 * log_variance).exp().unsqueeze(1) * noise
+    np.testing.assert_allclose(z, draws.detach(), rtol=1e-5, atol=1e-6)
+    divergence = 0.5 * (mean**2 + log_variance.exp() - 1 - log_variance).sum()
+    bound = -((y.unsqueeze(1) - again.module(draws)) ** 2).sum() / (2 * 0.5**2) - 2 * divergence
+    weights = [*again.module.parameters(), *encoder.parameters()]
+    expected = torch.cat([g.flatten() for g in torch.autograd.grad(bound, weights)]).numpy()
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+    # Running statistics move once for both questions: a tenth of the way from 0 to the mean.
+    np.testing.assert_allclose(network.encoder[0].running_mean, 0.1 * (3 + table()).mean(axis=0), rtol=1e-5)
+    settings = dict(theta_rate=1e-2, batch=16, burn_in=1, seed=3)
+    whole = paper(made(), "vae", steps=12, **settings)
+    paper(made(), "vae", steps=7, out=tmp_path / "run", report=False, **settings)
+    same(motes.load(tmp_path / "run", made()).resume(12, progress=False), whole)
+    with pytest.raises(ValueError, match="no variance"):
+        paper(made(), "vae", steps=1, batch=39)
+
+
+def test_passes_are_counted_where_people_go_on():
+    decoder = motes.torch.Decoder(small(), table(), latent=2)
+    fit = paper(decoder, epochs=2, batch=16, burn_in=1)
+    assert fit.steps == 6 and "epochs=34" in fit.diagnostics["advice"] and "steps=" not in fit.summary()
+    longer, whole = fit.resume(epochs=4, progress=False), paper(decoder, epochs=4, batch=16, burn_in=1)
+    assert longer.steps == 12
+    same(longer, whole)
+    with pytest.raises(ValueError, match="steps and epochs"):
+        fit.resume(12, epochs=4)
+    for wrong, words in (({"epochs": 0}, "epochs is 0"), ({"batch": 3}, "settled when the run began"), ({"lr": 1}, "theta_rate")):
+        with pytest.raises(ValueError, match=words):
+            fit.resume(**wrong)
+
+
+def test_fits_and_decoders_can_be_pickled(monkeypatch):
     data = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
     decoder = motes.torch.Decoder(nn.Linear(1, 2), data, latent=1)
     again = pickle.loads(pickle.dumps(decoder))
@@ -214,5 +283,8 @@ def test_fits_and_decoders_can_be_pickled():
     class Local(nn.Linear):
         pass
 
+    # Whoever has loaded cloudpickle can pickle local classes too.
+    for module in ("cloudpickle", "joblib.externals.cloudpickle"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(ValueError, match="the decoder's module cannot be pickled"):
         pickle.dumps(motes.fit(motes.torch.Decoder(Local(1, 2), data, latent=1), epochs=1, progress=False))

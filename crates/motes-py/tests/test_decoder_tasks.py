@@ -161,7 +161,8 @@ WRONG = {
     "likelihood is 'poisson'": dict(likelihood="poisson"),
     "likelihood returned \\(\\)": dict(likelihood=lambda output, y: output.sum()),
     "encoder must return a mean": dict(encoder=nn.Linear(3, 3)),
-    "encoder gives others in training": dict(encoder=nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))),
+    "encoder gives others each time": dict(encoder=nn.Sequential(nn.Linear(3, 4), nn.Dropout())),
+    "encoder failed for data": dict(encoder=nn.Linear(4, 4)),
     "labels has shape": dict(labels=[1, 2]),
     "batchnorm is": dict(batchnorm="none"),
     "name is 'generator'": dict(name="generator"),
@@ -181,6 +182,8 @@ def test_what_cannot_be_fitted_is_refused():
     decoder = motes.torch.Decoder(small(), table(), latent=2)
     for message, settings in {
         "no algorithm of a decoder 'pqn'": dict(algorithm="pqn"),
+        "algorithm is 'auto', which trains no decoders": dict(algorithm="auto", epochs=2),
+        "tolerance is 0.01, and a decoder is trained": dict(tolerance=0.01),
         "vae needs an inference network": dict(algorithm="vae"),
         "single precision": dict(precision="f64"),
         "steps and epochs": dict(steps=3, epochs=2),

@@ -89,5 +89,8 @@ def test_pages_run(page, tmp_path, monkeypatch):
 
 
 def form(line):
-    """A line with its numbers replaced and its blanks made single: numbers have tests of their own, and times differ."""
-    return " ".join(re.sub(r"-?\d[\d.,]*(e[-+]\d+)?", "#", line).split())
+    """A line with its numbers replaced and its blanks made single: numbers have tests of their own, and times differ.
+
+    NumPy pads numbers with blanks, up to the brackets, by how many digits they happen to have.
+    """
+    return re.sub(r"(?<=\[) | (?=\])", "", " ".join(re.sub(r"-?\d[\d.,]*(e[-+]\d+)?", "#", line).split()))

@@ -396,6 +396,62 @@ def test_a_network_is_tested_on_a_file_of_its_own(tmp_path):
     assert any("40 rows to train on, 3 to test on" in note for note in model.notes)
 
 
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_other_frames_give_what_pandas_gives(library):
+    pd, other = pytest.importorskip("pandas"), pytest.importorskip(library)
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame(
+        {
+            "size": rng.normal(size=60),
+            "count": rng.integers(0, 9, 60),
+            "colour": pd.Categorical(rng.choice(["red", "blue", "green"], 60)),
+            "word": rng.choice(["a", "b"], 60),
+            "is": rng.normal(size=60) > 0,
+        }
+    )
+    y = rng.integers(0, 2, 60)
+    if library == "polars":
+        given, labels = other.from_pandas(frame), other.Series(y)
+    else:
+        given, labels = other.Table.from_pandas(frame), other.chunked_array([y[:20], y[20:]])
+    fits = [paper(motes.LogisticRegression(X, of), particles=4, steps=5) for X, of in [(frame, y), (given, labels)]]
+    assert fits[0].x_names == fits[1].x_names
+    np.testing.assert_array_equal(fits[1].theta, fits[0].theta)
+    expected = fits[0].predict_proba(frame)
+    np.testing.assert_array_equal(fits[0].predict_proba(given), expected)
+    np.testing.assert_array_equal(fits[1].predict_proba(given.select(list(frame)[::-1])), expected)
+    with pytest.raises(ValueError, match="X has no column 'colour'; give the columns that the model was fitted to"):
+        fits[1].predict_proba(given.select(["size", "count", "word", "is"]))
+
+
+def test_the_first_of_pandas_categories_is_the_reference():
+    pd = pytest.importorskip("pandas")
+    words = np.random.default_rng(6).choice(["low", "middle", "high"], 60)
+    y = np.arange(60) % 2
+    for ordered in (True, False):
+        dose = pd.Categorical(words, ["none", "low", "middle", "high"], ordered=ordered)
+        frame = pd.DataFrame({"dose": dose, "word": words})
+        # Nobody has taken none; words without an order go by the alphabet.
+        expected = ["dose=high", "dose=middle", "word=low", "word=middle", "intercept"]
+        assert motes.LogisticRegression(frame, y).x_names == expected
+        named = motes.LogisticRegression(frame, y, feature_names=["a", "b"], reference={"b": "low"})
+        assert named.x_names == ["a=high", "a=middle", "b=high", "b=middle", "intercept"]
+        assert motes.LogisticRegression(frame, y, reference={"dose": "high"}).x_names[:2] == ["dose=low", "dose=middle"]
+
+
+def test_series_in_another_order_are_refused():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"size": np.arange(20.0)}, index=np.arange(20) + 100)
+    y, weights = (pd.Series(np.arange(20) % k + (k == 3), index=frame.index) for k in (2, 3))
+    motes.LogisticRegression(frame, y, weights=weights)
+    with pytest.raises(ValueError, match=r"weights and X have different row labels; order it by weights.loc\[X.index\]"):
+        motes.LogisticRegression(frame, y, weights=weights[::-1])
+    with pytest.raises(ValueError, match=r"y and X have different row labels"):
+        motes.LogisticRegression(frame, y[::-1])
+    given = motes.LogisticRegression(frame, y, weights=weights[::-1].to_numpy())
+    assert given.d_x == 2
+
+
 def test_frames_of_words_are_read_as_the_command_line_reads_them(cli, tmp_path):
     pd = pytest.importorskip("pandas")
     random = np.random.default_rng(5)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from conftest import maximised, near
+from conftest import draws_from_the_prior, maximised, near
 
 import motes
 
@@ -324,3 +324,85 @@ def test_a_run_directory_holds_a_named_fit(tmp_path):
     np.testing.assert_array_equal(loaded.latents["u"].draws, fit.latents["u"].draws)
     page = (tmp_path / "run" / "report.html").read_text()
     assert "u[a]" in page or '"a"' in page
+
+
+def test_particles_are_drawn_from_the_prior():
+    draws_from_the_prior(motes.Model.from_jax)
+
+
+def intercepts(y, groups=None, **options):
+    def log_joint(p, u, row):
+        return -0.5 * ((u["u"] - p["mu"]) / p["sd"]) ** 2 - jnp.log(p["sd"]) - 0.5 * jnp.sum((row["y"] - u["u"]) ** 2)
+
+    params = {"mu": motes.Real(), "sd": motes.Positive()}
+    return motes.Model.from_jax(log_joint, params=params, latent={"u": ()}, data={"y": y}, groups=groups or len(y), **options)
+
+
+def some_rows(groups=12):
+    rng = np.random.default_rng(4)
+    return rng.normal(2.0, 1.0, (groups, 3)) + rng.normal(0.0, 1.5, (groups, 1))
+
+
+def test_a_run_knows_its_data_and_groups_again(tmp_path):
+    y = some_rows()
+    fit = motes.fit(intercepts(y), out=tmp_path / "run", report=False, **QUIET)
+    assert motes.load(tmp_path / "run", intercepts(y)).params == fit.params
+    other = y.copy()
+    other[3, 1] += 1e-9
+    for model in (intercepts(other), intercepts(y, [f"school {g}" for g in range(len(y))])):
+        for again in (motes.load, motes.resume):
+            with pytest.raises(ValueError, match="the data have changed"):
+                again(tmp_path / "run", model=model)
+
+
+def test_the_check_sees_one_group_that_is_not_a_number():
+    y = some_rows()
+    assert motes.check_model(intercepts(y)).ok
+    y[7, 1] = np.nan
+    checks = motes.check_model(intercepts(y, [f"school {g}" for g in range(len(y))]))
+    assert [c.piece for c in checks if not c.ok] == ["numbers of all groups"] and "group school 7," in repr(checks)
+
+
+def test_replicates_are_summed_up_on_the_natural_scale():
+    fits = motes.fit(intercepts(some_rows()), replicates=2, **QUIET)
+    natural, free = fits.summary().split("on the scale without bounds")
+    assert f"  sd  {fits.params['sd']:.4g}".split() in [line.split()[:2] for line in natural.splitlines()]
+    assert "log(sd)" in free and "R-hat" in free and "log(sd)" not in natural
+
+
+def test_numbers_of_any_size_bring_no_warnings(monkeypatch, recwarn):
+    fit = motes.fit(intercepts(some_rows()), callback=lambda step: step.k < 2, **QUIET)
+    assert not fit.complete
+    monkeypatch.setattr(motes.Fit, "theta_mean", property(lambda self: np.array([1e3, 1e3])))
+    assert fit.params["sd"] == math.inf and "sd" in fit.conf_int() and "sd" in fit.se and fit._repr_html_()
+    assert [str(w.message) for w in recwarn] == []
+
+
+def test_parameters_and_latents_may_be_trees():
+    y = some_rows()
+    flat = motes.fit(intercepts(y), **QUIET)
+
+    def log_joint(p, u, row):
+        between = p["between"]
+        prior = -0.5 * ((u["effects"][0] - between["mu"]) / between["sd"]) ** 2 - jnp.log(between["sd"])
+        return prior - 0.5 * jnp.sum((row["y"] - u["effects"][0]) ** 2)
+
+    params = {"between": {"mu": motes.Real(), "sd": motes.Positive()}}
+    latent = {"effects": [motes.Real()]}
+    model = motes.Model.from_jax(log_joint, params=params, latent=latent, data={"y": y}, groups=len(y))
+    fit = motes.fit(model, **QUIET)
+    # The same model in another form: the same numbers.
+    for told, plain in ((fit.params, flat.params), (fit.se, flat.se), (fit.mc_error, flat.mc_error)):
+        assert told == {"between": plain}
+    np.testing.assert_array_equal(fit.conf_int()["between"]["sd"], flat.conf_int()["sd"])
+    np.testing.assert_array_equal(fit.latents["effects"][0].mean(), flat.latents["u"].mean())
+    assert fit.theta_names == ["between.mu", "log(between.sd)"] and "between.sd" in fit.summary() and "between.sd" in fit._repr_html_()
+    again = motes.fit(model, init={"between": {"sd": 2.0}}, algorithm="pgd", steps=2, **QUIET)
+    assert again.theta_trace[0].tolist() == [0.0, pytest.approx(math.log(2.0))]
+    for wrong, words in (({"between": {"sigma": 1.0}}, r"init\['between'\] has the key 'sigma'"), ({"between": 2.0}, "give values as the model's tree")):
+        with pytest.raises(ValueError, match=words):
+            motes.fit(model, init=wrong, **QUIET)
+    with pytest.raises(ValueError, match="lead to the name 'a.b'"):
+        motes.Model.from_jax(log_joint, params={"a.b": 1, "a": {"b": 1}}, latent={"u": ()})
+    with pytest.raises(ValueError, match="empty dict 'a'"):
+        motes.Model.from_jax(log_joint, params={"a": {}}, latent={"u": ()})

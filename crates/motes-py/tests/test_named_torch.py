@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import draws_from_the_prior
 
 import motes
 
@@ -78,3 +79,7 @@ def test_constraints_are_those_of_numpy():
 def test_wrong_densities_are_refused(density, words):
     with pytest.raises(ValueError, match=words):
         motes.Model.from_torch(density, params={"mu": ()}, latent={"u": ()}, data={"y": np.zeros(4)}, groups=4)
+
+
+def test_particles_are_drawn_from_the_prior():
+    draws_from_the_prior(motes.Model.from_torch)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -58,6 +59,25 @@ def _plain(value: Any) -> np.ndarray:
     return np.asarray(value.detach() if hasattr(value, "detach") else value)
 
 
+def digest(data: Mapping[str, Any], groups: Sequence[str] | None = None) -> str:
+    """The SHA-256 of named arrays and of the names of groups, by which a run knows its data again."""
+    sha256 = hashlib.sha256()
+    for name, value in data.items():
+        array = value
+        if hasattr(value, "detach"):
+            if value.is_meta:
+                continue  # a tensor without numbers
+            tensor = value.detach().cpu()
+            # NumPy has no bfloat16.
+            array = (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
+        array = np.ascontiguousarray(array)
+        sha256.update(repr((name, array.shape, array.dtype.str)).encode())
+        sha256.update(array.view(np.uint8).data if array.size else b"")
+    if groups is not None:
+        sha256.update(repr(list(groups)).encode())
+    return sha256.hexdigest()
+
+
 def converted(name: str, value: Any, remedy: str) -> np.ndarray:
     """The value as an array of whatever kind."""
     try:
@@ -96,12 +116,19 @@ def numbers(name: str, value: Any, ndim: int) -> np.ndarray:
     return array
 
 
+def column_names(value: Any) -> list[Any]:
+    """The names of a frame's columns, none where it has no names. Arrow's tables call them by another word."""
+    if type(value).__module__.partition(".")[0] == "pyarrow":
+        return list(getattr(value, "column_names", ()))
+    return list(getattr(value, "columns", ()))
+
+
 def columns(name: str, value: Any, words: Sequence[bool] | None = None) -> tuple[np.ndarray, list[list[str] | None]]:
     """The columns of a frame or an array as numbers, and the words that these count in columns of words.
 
     Columns of text, categories and booleans of a frame are words; so are those that `words` says must be.
     """
-    names = list(value.columns) if hasattr(value, "columns") else []
+    names = column_names(value)
     parts = [_plain(value[name]) for name in names]
     if not any(_is_words(value[n], p) for n, p in zip(names, parts)) and not any(words or ()):
         features = numbers(name, value, 2)
@@ -127,6 +154,28 @@ def _is_words(column: Any, part: np.ndarray) -> bool:
     if part.dtype.kind in "bUS" or str(getattr(column, "dtype", "")) in ("category", "Categorical"):
         return True
     return part.dtype.kind == "O" and any(isinstance(v, (str, bytes, bool, np.bool_)) for v in part)
+
+
+def first_categories(value: Any, called: Sequence[str]) -> dict[str, str]:
+    """The reference level of each column of pandas' categories: the first of them that occurs, as in R and statsmodels."""
+    references = {}
+    for name, call in zip(column_names(value), called):
+        categories = getattr(getattr(value[name], "cat", None), "categories", None)
+        if categories is not None:
+            there = set(value[name].dropna())
+            first = [str(level).strip() for level in categories if level in there]
+            references.update({call: level for level in first[:1]})
+    return references
+
+
+def same_rows(name: str, value: Any, X: Any) -> Any:
+    """The value, unless it is a pandas series whose rows are labelled otherwise than those of the frame X."""
+    ours, theirs = (getattr(v, "index", None) for v in (X, value))
+    if hasattr(ours, "equals") and hasattr(theirs, "equals") and len(ours) == len(theirs) and not ours.equals(theirs):
+        raise ValueError(
+            f"{name} and X have different row labels; order it by {name}.loc[X.index], or give {name}.to_numpy() to go by position"
+        )
+    return value
 
 
 def _codes(name: str, part: np.ndarray) -> tuple[np.ndarray, list[str]]:
@@ -186,12 +235,13 @@ def _value(word: str) -> float | None:
 
 def by_name(name: str, value: Any, wanted: Sequence[str]) -> Any:
     """The wanted columns of a data frame in their order; what has no names, or needs none, stays as it is."""
-    if not wanted or not hasattr(value, "columns"):
+    there = {str(c).strip(): c for c in column_names(value)}
+    if not wanted or not there:
         return value
-    there = {str(c).strip(): c for c in value.columns}
     missing = [w for w in wanted if w not in there]
     if not missing:
-        return value[[there[w] for w in wanted]]
+        chosen = [there[w] for w in wanted]
+        return value[chosen] if hasattr(value, "dtypes") else value.select(chosen)
     if list(wanted) == names(name, None, len(wanted), "x"):
         return value  # the names that arrays are given
     raise ValueError(f"{name} has no column {missing[0]!r}; give the columns that the model was fitted to")

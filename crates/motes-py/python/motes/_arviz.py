@@ -70,7 +70,7 @@ def _posterior(fits: Sequence["Fit"], order: list[int]) -> Variables:
     if isinstance(first, NamedFit):
         layout = first._as.latent
         return {
-            name: (drawn(lambda fit: fit.latents[name].draws), {**particle, **group, **_axes(name, layout.axes[name])})
+            name: (drawn(lambda fit: layout.flat(fit.latents)[name].draws), {**particle, **group, **_axes(name, layout.axes[name])})
             for name in layout.parts
         }
     x = drawn(lambda fit: fit.clouds)
@@ -101,8 +101,8 @@ def _constants(fits: Sequence["Fit"]) -> Variables:
     named = [fit for fit in fits if isinstance(fit, NamedFit)]
     if named:
         for name, axes in named[0]._as.params.axes.items():
-            put(name, [fit.params[name] for fit in named], _axes(name, axes))
-            put(f"{name}_se", [fit.se[name] for fit in named], _axes(name, axes))
+            put(name, [fit._as.params.flat(fit.params)[name] for fit in named], _axes(name, axes))
+            put(f"{name}_se", [fit._as.params.flat(fit.se)[name] for fit in named], _axes(name, axes))
         return out
     put("theta", [fit.theta_mean for fit in fits], {"theta_dim": first.theta_names})
     if len(first.se) == len(first.theta):

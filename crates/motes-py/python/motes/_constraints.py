@@ -470,6 +470,9 @@ class Layout:
     def __init__(self, what: str, given: Any, coords: Any) -> None:
         if not isinstance(given, dict) or not given:
             raise ValueError(f"{what} is {given!r}; give a dict of names and constraints, such as {{'beta': motes.Real(4)}}")
+        leaves: dict[str, Any] = {}
+        #: The shape of the given tree, with the names of the parts as its leaves.
+        self.tree = _named_tree(what, given, "", leaves)
         self.parts: dict[str, Constraint] = {}
         self.slices: dict[str, slice] = {}
         self.labels: dict[str, list[str]] = {}
@@ -477,9 +480,7 @@ class Layout:
         self.axes: dict[str, list[list[str]]] = {}
         self.free_names: list[str] = []
         at = 0
-        for name, part in given.items():
-            if not isinstance(name, str) or not name or any(c in name for c in "\n\r"):
-                raise ValueError(f"{what} has the key {name!r}; give a name")
+        for name, part in leaves.items():
             if isinstance(part, type) and issubclass(part, Constraint):
                 raise ValueError(f"{what}[{name!r}] is the class {part.__name__}; call it, as in motes.Real(4)")
             if not isinstance(part, Constraint):
@@ -503,12 +504,41 @@ class Layout:
         return tuple(z[..., own] for own in self.slices.values())
 
     def natural(self, z: Any, xp: Any = np) -> dict[str, Any]:
-        """Values by name."""
+        """Values as the tree was given."""
         return self.natural_parts(self.split(z), xp)
 
     def natural_parts(self, parts: Sequence[Any], xp: Any) -> dict[str, Any]:
-        """Values by name, of free vectors that were split."""
-        return {name: part.natural(z, xp) for (name, part), z in zip(self.parts.items(), parts)}
+        """Values as the tree was given, of free vectors that were split."""
+        return self.nested({name: part.natural(z, xp) for (name, part), z in zip(self.parts.items(), parts)})
+
+    def nested(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Values by the names of the parts, put into the tree."""
+
+        def grown(tree: Any) -> Any:
+            if isinstance(tree, str):
+                return values[tree]
+            return {key: grown(branch) for key, branch in tree.items()} if isinstance(tree, dict) else type(tree)(map(grown, tree))
+
+        return grown(self.tree)
+
+    def flat(self, values: Any, what: str = "") -> dict[str, Any]:
+        """Values of the tree, or of some of it, by the names of the parts."""
+        out: dict[str, Any] = {}
+
+        def gather(tree: Any, values: Any, where: str) -> None:
+            if isinstance(tree, str):
+                out[tree] = values
+                return
+            branches = tree if isinstance(tree, dict) else dict(enumerate(tree))
+            if not isinstance(values, (dict, list, tuple)) or (isinstance(tree, dict) != isinstance(values, dict)):
+                raise ValueError(f"{where} is {values!r}; give values as the model's tree has them, by {', '.join(map(str, branches))}")
+            for key, value in values.items() if isinstance(values, dict) else enumerate(values):
+                if key not in branches:
+                    raise ValueError(f"{where} has the key {key!r}; give some of {', '.join(map(str, branches))}")
+                gather(branches[key], value, f"{where}[{key!r}]")
+
+        gather(self.tree, values, what)
+        return out
 
     def log_jacobian(self, parts: Sequence[Any], xp: Any) -> Any:
         """The sum of the logarithms of all parts' volumes."""
@@ -526,12 +556,31 @@ class Layout:
     def start(self, what: str, values: Any) -> np.ndarray:
         """The free vector of values by name; what is left out starts where it does by default."""
         z = self.default()
-        if unknown := [name for name in values if name not in self.parts]:
-            known = ", ".join(self.parts)
-            raise ValueError(f"{what} has the key {unknown[0]!r}; give some of {known}")
-        for name, value in values.items():
+        for name, value in self.flat(values, what).items():
             z[self.slices[name]] = self.parts[name].start(f"{what}[{name!r}]", value)
         return z
+
+
+def _named_tree(what: str, given: Any, path: str, leaves: dict[str, Any]) -> Any:
+    """A tree of dicts, lists and tuples with names in place of its leaves, which are collected; names lead to them by dots."""
+
+    def branches(part: Any) -> bool:
+        # Other lists and tuples are shapes.
+        return isinstance(part, dict) or (isinstance(part, (list, tuple)) and any(isinstance(p, Constraint) or branches(p) for p in part))
+
+    if not branches(given):
+        if path in leaves:
+            raise ValueError(f"{what} has two entries that lead to the name {path!r}; choose others")
+        leaves[path] = given
+        return path
+    if not isinstance(given, dict):
+        return type(given)(_named_tree(what, part, f"{path}.{i}", leaves) for i, part in enumerate(given))
+    if not given:
+        raise ValueError(f"{what} has the empty dict {path!r}; leave it out")
+    for key in given:
+        if not isinstance(key, str) or not key or any(c in key for c in "\n\r"):
+            raise ValueError(f"{what} has the key {key!r}; give a name")
+    return {key: _named_tree(what, part, f"{path}.{key}" if path else key, leaves) for key, part in given.items()}
 
 
 def derivative(f: Callable[[Any], Any], at: Any, direction: Any = 1.0) -> np.ndarray:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
 
@@ -40,6 +42,7 @@ class Decoding:
         self.labels = None if labels is None else labels_of(labels, network.count)
         self.columns = None if columns is None else _arrays.names("columns", columns, math.prod(network.data.shape[1:]), "data")
         network.leave = self._leave  # type: ignore[attr-defined]
+        self._sha256, self._options = _arrays.digest({"data": network.data}), json.dumps(network.described())
 
     def __len__(self) -> int:
         return self.groups
@@ -62,14 +65,22 @@ class Decoding:
 
     def _settings(self, chosen: dict[str, Any]) -> dict[str, Any]:
         """Settings of a fit with steps in place of epochs."""
+        if chosen.get("algorithm") == "auto":
+            raise ValueError("algorithm is 'auto', which trains no decoders; leave it out, or name pgd, abp, short-run or vae")
+        for name in ("tolerance", "max_evaluations"):
+            if chosen.get(name) is not None:
+                raise ValueError(f"{name} is {chosen[name]!r}, and a decoder is trained for as long as it is told; give epochs or steps")
         epochs = chosen.pop("epochs", None)
         if epochs is None:
             return chosen
         if chosen.get("steps") is not None:
             raise ValueError("steps and epochs say the same in other words; give one of them")
-        batch = chosen.get("batch")
+        return {**chosen, "steps": whole("epochs", epochs, 1) * self._epoch(chosen.get("batch"))}
+
+    def _epoch(self, batch: Any) -> int:
+        """Steps to a pass over all data."""
         batch = min(_BATCH, self.groups) if batch is None else whole("batch", batch, 1)
-        return {**chosen, "steps": whole("epochs", epochs, 1) * -(-self.groups // batch)}
+        return -(-self.groups // batch)
 
     def _shown(self, count: int) -> np.ndarray:
         """The first data."""
@@ -141,6 +152,23 @@ class DecoderFit(Fit):
     def settings(self) -> dict[str, Any]:
         """Everything that determined the run: ``motes.fit(model, **fit.settings)`` repeats it."""
         return {name: value for name, value in super().settings.items() if name != "data-sha256"}
+
+    def _epoch(self) -> int:
+        return self.model._epoch(self.settings.get("batch"))
+
+    def _worded(self, text: str) -> str:
+        """Advice that speaks of passes over the data, in which people count here."""
+        return re.sub(r"\bsteps=(\d+)", lambda found: f"epochs={-(-int(found[1]) // self._epoch())}", text)
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """Effective sample sizes, drift, acceptance, and the verdict with its advice."""
+        told = super().diagnostics
+        return {**told, "advice": None if told["advice"] is None else self._worded(told["advice"])}
+
+    def summary(self) -> str:
+        """Estimates, posterior moments, the loss and the verdict as a table to print."""
+        return self._worded(super().summary())
 
     @property
     def loss(self) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
@@ -60,7 +59,7 @@ class Gaussian(Likelihood):
     name, alike = "gaussian", True
 
     def __init__(self, sigma: float) -> None:
-        self._precision = 1.0 / sigma**2
+        self.sigma, self._precision = sigma, 1.0 / sigma**2
 
     def values(self, output: Tensor, y: Tensor) -> Tensor:
         return (-0.5 * self._precision) * (y.unsqueeze(1) - output).square()
@@ -148,16 +147,20 @@ class Network:
         #: What sums are made in where precision matters: some devices have no double precision.
         self.wide = torch.float32 if self.device.type == "mps" else torch.float64
         self._at_hand: tuple[np.ndarray | None, Tensor] | None = None
-        self._buffers = list(module.buffers())
-        self.random = self.normalises = False
+        self._buffers = [*module.buffers(), *(() if encoder is None else encoder.buffers())]
+        self.random = self.normalises = self.encoder_moves = self.encoder_normalises = False
         #: Of PyTorch: each thread has a number of its own, and it is not this one that trains.
         self.threads = torch.get_num_threads()
         self._probe()
         self.d_theta, self.phi = (sum(p.numel() for p in part) for part in (self._weights, self._phi))
         self.start = np.concatenate([numbers(p.flatten()) for p in (*self._weights, *self._phi)]).tolist()
-        self.buffers: list[float] = self._moved(0).tolist() if self.two_modes else []
+        self.buffers: list[float] = self._moved(0).tolist() if self.two_modes or self.encoder_moves else []
         self.encode = None if encoder is None else self._encode
-        self.sha256 = hashlib.sha256(np.ascontiguousarray(data.detach().cpu().numpy())).hexdigest()
+
+    def described(self) -> dict[str, Any]:
+        """What a run must know of the model besides its data."""
+        told = {"latent": self.latent, "likelihood": self.likelihood.name, "batchnorm": "one-pass" if self.one_pass else "two-pass"}
+        return {**told, "sigma": self.likelihood.sigma} if isinstance(self.likelihood, Gaussian) else told
 
     @property
     def names(self) -> list[str]:
@@ -212,23 +215,33 @@ class Network:
             buffer.copy_(old)
 
     def _probe_encoder(self) -> None:
-        y = self.of_device(self.data[:4])
-        try:
-            self.encoder.train()
-            with _seeded(self.device, 0):
-                one = self._gaussians(y)
+        y = self.of_device(self.data[torch.arange(4, device=self.data.device) % self.count])
+
+        def told(train: bool) -> list[Tensor]:
+            self.encoder.train(train)
+            return [part.clone() for part in self._gaussians(y)]
+
+        def differ(one: list[Tensor], other: list[Tensor]) -> bool:
+            return not all(torch.equal(a, b) for a, b in zip(one, other))
+
+        with _seeded(self.device, 0):
+            one, again, other = told(True), told(True), told(False)
+        if differ(one, again):
+            raise ValueError("encoder gives others each time in training (dropout); leave such layers out")
+        self.encoder_moves = differ(one, other)
+        if self.encoder_moves:
+            try:
+                self.encoder.train()(y[:1])
+            except ValueError:  # as for the module
+                self.encoder_normalises = True
             self.encoder.eval()
-            other = self._gaussians(y)
-        except ValueError:
-            raise
-        except Exception as error:
-            raise ValueError(f"encoder failed for data of shape {tuple(y.shape)} ({error}); correct it") from error
-        if not all(torch.equal(a, b) for a, b in zip(one, other)):
-            raise ValueError("encoder gives others in training than in evaluation (batch normalisation or dropout); leave such layers out")
 
     def _gaussians(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """The encoder's mean and logarithm of the variance for each datum."""
-        told = self.encoder(y)
+        try:
+            told = self.encoder(y)
+        except Exception as error:
+            raise ValueError(f"encoder failed for data of shape {tuple(y.shape)} ({error}); correct it") from error
         if isinstance(told, Tensor) and told.shape == (len(y), 2 * self.latent):
             told = told.split(self.latent, dim=1)
         right = isinstance(told, (tuple, list)) and len(told) == 2 and all(isinstance(part, Tensor) for part in told)
@@ -320,6 +333,7 @@ class Network:
     def _bound(self, z: Tensor, y: Tensor, train: bool, buffers: np.ndarray) -> tuple[Tensor, float, np.ndarray]:
         """The log-likelihoods of rows that the encoder has drawn, the sum of their KL divergences, and the bound's gradient."""
         self.module.train(train)
+        self.encoder.train(self.encoder_moves)
         with torch.enable_grad():
             mean, log_variance = self._gaussians(y)
             # The draws are what they were; their dependence on the encoder comes back.
@@ -330,6 +344,7 @@ class Network:
                 output = self.decoded(draws)
         rows, gradient = self.likelihood.derived(output, y)
         weights = [*self._weights, *self._phi]
+        self.encoder.eval()
         pair = [gradient, -torch.ones_like(divergence)]
         gradients = torch.autograd.grad([output, divergence], weights, pair, allow_unused=True)
         return rows, float(numbers(divergence)), numbers(_flat(gradients, weights))
@@ -370,7 +385,12 @@ class Network:
     def _encode(self, theta: np.ndarray, z: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Turns standard normals into draws from the encoder."""
         self.set(theta, np.empty(0))
+        # By the batch's statistics, as the gradient will be; the running ones move there, not here.
+        self.encoder.train(self.encoder_moves)
+        before = [b.clone() for b in self._buffers] if self.encoder_moves else []
         mean, log_variance = self._gaussians(self._targets(groups))
+        for buffer, old in zip(self._buffers, before):
+            buffer.copy_(old)
         noise = torch.from_numpy(z).to(self.device, self.dtype)
         drawn = mean.unsqueeze(1) + (0.5 * log_variance).exp().unsqueeze(1) * noise
         return numbers(drawn, _like(z))

@@ -134,6 +134,9 @@ class GeneratorFit(Fit):
     #: `steps` says what `epochs` would.
     _own_settings = ("sigma", "batchnorm", "lambda", "pictures_every")
 
+    def _epoch(self) -> int:
+        return -(-len(self.model) // self.settings["batch"])
+
     @cached_property
     def _painter(self) -> _core.Painter:
         return _core.Painter(self._run, *self.model._given)

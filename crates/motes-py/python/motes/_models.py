@@ -210,7 +210,8 @@ class LogisticRegression(_Builtin):
     standardize : bool
         Whether to centre and scale each feature by its moments over the rows trained on.
     reference : mapping, optional
-        For columns that are categories, the level that the others are compared with; by default the first.
+        For columns that are categories, the level that the others are compared with; by default the first: that of
+        pandas' categories, else by the alphabet.
     test_fraction : float
         The fraction of rows held out for test metrics.
     split_seed : int
@@ -529,10 +530,10 @@ def _of_rows(
     reference: Mapping[str, Any] | None,
     weights: Any = None,
 ) -> None:
-    if feature_names is None and hasattr(X, "columns"):
-        feature_names = list(X.columns)
+    if feature_names is None:
+        feature_names = _arrays.column_names(X) or None
     features, levels = _arrays.columns("X", X)
-    labels, words, classes = _arrays.labels("y", y, len(features), most)
+    labels, words, classes = _arrays.labels("y", _arrays.same_rows("y", y, X), len(features), most)
     columns = _arrays.names("feature_names", feature_names, features.shape[1], "x")
     target = "y"
     while target in columns:
@@ -543,8 +544,10 @@ def _of_rows(
         "no_standardize": not flag("standardize", standardize),
         **settings,
     }
+    if reference is None or isinstance(reference, Mapping):
+        reference = {**_arrays.first_categories(X, columns), **(reference or {})}
     text = json.dumps({**_references(reference), **table_of(settings, options_of(model._model))})
-    counts = None if weights is None else _arrays.numbers("weights", weights, 1)
+    counts = None if weights is None else _arrays.numbers("weights", _arrays.same_rows("weights", weights, X), 1)
     given = (features, levels, labels, words, columns, target, counts)
     model._make("of_rows", text, *given)
     model.classes = classes

@@ -16,8 +16,8 @@ from ._pickled import Missing
 
 #: Numbers of data, counted for each particle, that are evaluated at once.
 _CHUNK = 1 << 19
-
-
+#: Particles whose Hessians are asked for together.
+_TOGETHER = 8
 _ONE_AT_A_TIME = threading.RLock()
 
 
@@ -84,6 +84,17 @@ class Named:
             return value if self.latent.is_free else value + self.latent.log_jacobian(x, xp)
 
         return density
+
+    def draws(self, draw: Callable[..., Any], xp: Any) -> Callable[..., Any]:
+        """The free latents of one group that `draw` makes of free parameters and standard normals."""
+
+        def draws(theta: Any, z: Any) -> Any:
+            normals = self.latent.natural(z, xp)
+            drawn = draw(self.params.natural(theta, xp), normals if self.named_latents else normals["x"])
+            parts = self.latent.flat(drawn, "prior") if self.named_latents else {"x": drawn}
+            return xp.concatenate([xp.reshape(parts[name], (-1,)) for name in self.latent.parts])
+
+        return draws
 
     def refuse_unless_scalar(self, shape: tuple[int, ...], kind: str) -> None:
         """The density must be one real number."""
@@ -323,20 +334,22 @@ def jax_evaluate(named: Named, x64: bool | None) -> tuple[Callable[..., Any], Ca
 
     compiled, apart = jax.jit(answers, static_argnums=0), Apart(double)
 
-    def evaluate(theta: np.ndarray, x: np.ndarray, groups: np.ndarray | None, want: tuple[str, ...]) -> tuple[Any, ...]:
+    def answered(theta: np.ndarray, x: np.ndarray, groups: np.ndarray | None, want: tuple[str, ...]) -> tuple[Any, ...]:
         # JAX (0.10) cannot trace on two threads at once ("Store occupied"), and XLA has threads of its own.
         with _ONE_AT_A_TIME:
-            answered = apart(lambda: compiled(want, theta, x, groups, data))
-            return _summed(named, want, [np.asarray(answer) for answer in answered])
+            answers = apart(lambda: compiled(want, theta, x, groups, data))
+            return _summed(named, want, [np.asarray(answer) for answer in answers])
+
+    def evaluate(theta: np.ndarray, x: np.ndarray, groups: np.ndarray | None, want: tuple[str, ...]) -> tuple[Any, ...]:
+        particles = x.shape[-2]
+        if want == ("hessian",) and particles > _TOGETHER and particles % _TOGETHER == 0:
+            # A sum over particles, which are asked for in different numbers: each would be compiled anew, for half a second.
+            parts = np.split(x, particles // _TOGETHER, axis=-2)
+            return (np.sum([answered(theta, part, groups, want)[0] for part in parts], axis=0, dtype=np.float64),)
+        return answered(theta, x, groups, want)
 
     def prior(draw: Callable[..., Any]) -> Callable[..., Any]:
-        def mapped(theta: Any, z: Any) -> Any:
-            normals = named.latent.natural(z, jnp)
-            drawn = draw(named.params.natural(theta, jnp), normals if named.named_latents else normals["x"])
-            parts = drawn if named.named_latents else {"x": drawn}
-            return jnp.concatenate([jnp.reshape(parts[name], (-1,)) for name in named.latent.parts])
-
-        rows = jax.vmap(mapped, in_axes=(None, 0))
+        rows = jax.vmap(named.draws(draw, jnp), in_axes=(None, 0))
         every = jax.jit(rows if named.groups is None else jax.vmap(rows, in_axes=(None, 0)))
 
         def call(theta: np.ndarray, z: np.ndarray, *_: Any) -> Any:
@@ -411,13 +424,7 @@ def torch_evaluate(named: Named) -> tuple[Callable[..., Any], Callable[..., Any]
         return _summed(named, want, answers)
 
     def prior(draw: Callable[..., Any]) -> Callable[..., Any]:
-        def mapped(theta: Any, z: Any) -> Any:
-            normals = named.latent.natural(z, torch)
-            drawn = draw(named.params.natural(theta, torch), normals if named.named_latents else normals["x"])
-            parts = drawn if named.named_latents else {"x": drawn}
-            return torch.cat([parts[name].reshape(-1) for name in named.latent.parts])
-
-        rows = vmap(mapped, in_dims=(None, 0))
+        rows = vmap(named.draws(draw, torch), in_dims=(None, 0))
         every = rows if named.groups is None else vmap(rows, in_dims=(None, 0))
         return lambda theta, z, *_: every(tensor(theta), tensor(z)).detach().cpu().numpy()
 

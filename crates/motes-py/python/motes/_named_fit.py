@@ -16,6 +16,11 @@ from ._result import Fit
 from ._told import Estimate, Told, digits, level_of
 
 
+def _any_size() -> Any:
+    """Before a fit has settled, numbers may be of any size; what they come to then is infinite, and no warning helps."""
+    return np.errstate(over="ignore", invalid="ignore", divide="ignore")
+
+
 class Latents:
     """The posterior of one named latent at the estimate, for each group.
 
@@ -81,17 +86,20 @@ class _ByName(Told):
     @property
     def params(self) -> dict[str, Any]:
         """The estimates by name, on their natural scale."""
-        return self._named_values(self._as.params.natural(self.theta_mean))
+        with _any_size():
+            return self._named_values(self._as.params.flat(self._as.params.natural(self.theta_mean)))
 
     @property
     def se(self) -> dict[str, Any]:  # type: ignore[override]
         """Standard errors by name, on the natural scale, by the delta method (NaN where they are not known)."""
-        return self._spread("se", self.covariance)
+        with _any_size():
+            return self._spread("se", self.covariance)
 
     @property
     def mc_error(self) -> dict[str, Any]:  # type: ignore[override]
         """Monte Carlo errors of :attr:`params` by name."""
-        return self._spread("mc_error", None)
+        with _any_size():
+            return self._spread("mc_error", None)
 
     def _spread(self, name: str, covariance: np.ndarray | None) -> dict[str, Any]:
         """What is told of the first 1,000 parameters, on the natural scale, and NaN for others."""
@@ -108,9 +116,9 @@ class _ByName(Told):
             out[part_name] = np.sqrt(np.einsum("ij,jk,ik->i", to, block, to)).reshape(part.shape)
         return self._named_values(out)
 
-    @staticmethod
-    def _named_values(values: dict[str, Any]) -> dict[str, Any]:
-        return {name: float(value) if np.ndim(value) == 0 else np.asarray(value) for name, value in values.items()}
+    def _named_values(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Values of parts in the tree that the model was given."""
+        return self._as.params.nested({name: float(v) if np.ndim(v) == 0 else np.asarray(v) for name, v in values.items()})
 
     def conf_int(self, level: float | None = None) -> dict[str, np.ndarray]:  # type: ignore[override]
         """Confidence intervals by name, with a last axis of length 2: made on a scale without bounds and mapped back.
@@ -121,28 +129,46 @@ class _ByName(Told):
             Between 0 and 1; by default that of the fit, which is 0.95 unless it was given ``level``.
         """
         level = level_of(level, self._summary["level"])
-        width, out, errors, params = NormalDist().inv_cdf(0.5 + 0.5 * level), {}, self.se, self.params
+        width, out, errors, params = NormalDist().inv_cdf(0.5 + 0.5 * level), {}, *map(self._as.params.flat, (self.se, self.params))
         for name, part in self._as.params.parts.items():
             values, spread = np.ravel(params[name]), np.ravel(errors[name])
             ends = np.stack([values, values], axis=1)
             for link, where in part.links():
                 # What is fixed, as the first entry of a Cholesky factor, has no interval.
                 where = where[spread[where] != 0.0]
-                half = width * spread[where] * np.abs(derivative(link.to, values[where]))
-                middle = link.to(values[where])
-                ends[where] = np.stack([link.back(middle - half), link.back(middle + half)], axis=1)
+                with _any_size():
+                    half = width * spread[where] * np.abs(derivative(link.to, values[where]))
+                    middle = link.to(values[where])
+                    ends[where] = np.stack([link.back(middle - half), link.back(middle + half)], axis=1)
             out[name] = ends.reshape(*part.shape, 2)
-        return out
+        return self._as.params.nested(out)
 
     def _estimates(self) -> list[Estimate]:
         rows, layout = [], self._as.params
-        values = (self.params, self.se, self.conf_int(), self.mc_error)
+        values = [layout.flat(told) for told in (self.params, self.se, self.conf_int(), self.mc_error)]
         for name, part in layout.parts.items():
             flat = [np.reshape(v[name], (len(layout.labels[name]), -1)) for v in values]
             for label, value, error, ends, mc in zip(layout.labels[name], *flat):
                 if error[0] != 0.0 or math.isnan(error[0]):
                     rows.append(Estimate(label, value[0], error[0], ends[0], ends[1], mc[0]))
         return rows
+
+    def summary(self) -> str:
+        """Estimates on their natural scale, then everything on the scale on which Motes works, as tables to print."""
+        if all(isinstance(part, Real) for part in self._as.params.parts.values()):
+            return super().summary()  # type: ignore[misc]
+        rows = self._estimates()
+        wide = max(9, *(len(row.name) for row in rows))
+        percent = f"{100 * self._summary['level']:g} % interval"
+        head = f"  {'parameter':{wide}}  {'estimate':>11}  {'std. error':>11}  {percent:>26}  {'MC error':>9}"
+        lines = [head]
+        for row in rows:
+            ends = f"{digits(row.low, 4)} to {digits(row.high, 4)}"
+            numbers = (digits(row.value, 4), digits(row.se, 4), ends, digits(row.mc_error, 2))
+            lines.append("  {:{}}  {:>11}  {:>11}  {:>26}  {:>9}".format(row.name, wide, *numbers))
+        first, *rest = super().summary().strip("\n").split("\n")  # type: ignore[misc]
+        told = ["", first, "", *lines, "", "  on the scale without bounds, on which Motes works:", *rest, ""]
+        return "\n".join(told) + "\n"
 
 
 class NamedFit(_ByName, Fit):
@@ -168,24 +194,7 @@ class NamedFit(_ByName, Fit):
     @property
     def latents(self) -> dict[str, Latents]:
         """The posterior of each named latent at the estimate."""
-        return {name: Latents(self, name) for name in self._as.latent.parts}
-
-    def summary(self) -> str:
-        """Estimates on their natural scale, then everything on the scale on which Motes works, as tables to print."""
-        if all(isinstance(part, Real) for part in self._as.params.parts.values()):
-            return super().summary()
-        rows = self._estimates()
-        wide = max(9, *(len(row.name) for row in rows))
-        percent = f"{100 * self._summary['level']:g} % interval"
-        head = f"  {'parameter':{wide}}  {'estimate':>11}  {'std. error':>11}  {percent:>26}  {'MC error':>9}"
-        lines = [head]
-        for row in rows:
-            ends = f"{digits(row.low, 4)} to {digits(row.high, 4)}"
-            numbers = (digits(row.value, 4), digits(row.se, 4), ends, digits(row.mc_error, 2))
-            lines.append("  {:{}}  {:>11}  {:>11}  {:>26}  {:>9}".format(row.name, wide, *numbers))
-        first, *rest = super().summary().strip("\n").split("\n")
-        told = ["", first, "", *lines, "", "  on the scale without bounds, on which Motes works:", *rest, ""]
-        return "\n".join(told) + "\n"
+        return self._as.latent.nested({name: Latents(self, name) for name in self._as.latent.parts})
 
 
 class NamedReplicates(_ByName, Replicates):

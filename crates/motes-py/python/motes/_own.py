@@ -154,9 +154,18 @@ class Model:
         if self.default_step_size <= 0.0:
             raise ValueError(f"default_step_size is {default_step_size}; give a positive number")
         self._statistics_len = 0 if statistics is None else _width(statistics, self.d_x, self.groups is not None)
+        #: By which a run knows the data and the groups again, as far as there are any to see.
+        self._sha256: str | None = None
+        if _named_as is not None and (_named_as.data or self.groups is not None):
+            self._sha256 = _arrays.digest(_named_as.data, None if self.groups is None else self.group_names)
+        elif groups is not None:
+            self._sha256 = _arrays.digest({}, self.group_names)
         self._exact: Callable[[], Model] | None = None
         self._recipe: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None = None
         self._problem = Problem.of_callables(self)
+
+    #: What a model says of itself in config files, as JSON.
+    _options = "{}"
 
     def __reduce__(self) -> Any:
         if self._recipe is not None:
@@ -220,7 +229,9 @@ class Model:
             log-likelihood too. With ``d_theta`` and ``d_x`` in place of ``params`` and ``latent``:
             ``log_joint(theta, x) -> scalar`` of two vectors.
         params : dict
-            Names and constraints: ``motes.Real(4)``, ``motes.Positive()``, and so on. A shape stands for real numbers.
+            Names and constraints: ``motes.Real(4)``, ``motes.Positive()``, and so on. A shape stands for real numbers. Dicts may
+            hold dicts, and lists of constraints: ``p``, ``fit.params`` and the like then have the same form, and tables
+            and ``coords`` have names with dots.
         latent : dict or shape
             The same for the latents of one group. If it is not a dict, ``u`` is one array.
         data : dict of array_like, optional
@@ -381,12 +392,12 @@ class NamedModel(Model):
     @property
     def params(self) -> dict[str, Constraint]:
         """The parameters and their constraints, by name."""
-        return dict(self._named.params.parts)
+        return self._named.params.nested(self._named.params.parts)
 
     @property
     def latent(self) -> dict[str, Constraint]:
         """The latents of a group and their constraints, by name."""
-        return dict(self._named.latent.parts)
+        return self._named.latent.nested(self._named.latent.parts)
 
     def __repr__(self) -> str:
         parts = ["{" + ", ".join(f"{n!r}: {c!r}" for n, c in of.items()) + "}" for of in (self.params, self.latent)]

@@ -114,7 +114,7 @@ def refuse_unknown(who: str, given: Iterable[str], known: Iterable[str]) -> None
         elif close := difflib.get_close_matches(key, known, 1):
             remedy = f"did you mean {close[0]}?"
         elif owners:
-            remedy = f"it belongs to the model {' and '.join(owners)}"
+            remedy = f"it belongs to the model{'s' if len(owners) > 1 else ''} {' and '.join(owners)}"
         else:
             remedy = f"it has {', '.join(known)}"
         raise ValueError(f"{who} has no setting '{key}'; {remedy}")

@@ -196,6 +196,8 @@ class Replicates(Told, Sequence[Fit]):
         progress: bool = True,
         callback_every: int = 1,
         report: bool = True,
+        epochs: int | None = None,
+        **others: Any,
     ) -> "Replicates":
         """Goes on with what was interrupted, and fits the replicates that have not begun; or asks more of all of them.
 
@@ -203,7 +205,7 @@ class Replicates(Told, Sequence[Fit]):
         """
         strict = flag("strict", strict)
         how = how_of(threads, callback, callback_every, report, budget)
-        longer = self._finished(how, progress, asked(steps, tolerance, max_evaluations))
+        longer = self._finished(how, progress, asked(steps, tolerance, max_evaluations, epochs, others, self[0]))
         tell_verdict(longer, strict)
         return longer
 

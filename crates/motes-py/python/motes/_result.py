@@ -15,7 +15,7 @@ from . import _arrays, _core
 from ._arrays import finite, flag, place, whole
 from ._errors import VerdictError, VerdictWarning
 from ._pickled import packed, unpacked
-from ._registry import run_options
+from ._registry import refuse_unknown, run_options
 from ._run import How, Ran, Step, attended, columns, how_of, warn, warn_of
 from ._told import Told, level_of
 
@@ -23,8 +23,21 @@ from ._told import Told, level_of
 Asked = Tuple[Optional[int], Optional[float], Optional[int]]
 
 
-def asked(steps: int | None, tolerance: float | None, max_evaluations: int | None) -> Asked:
-    """What a fit is to go on to; refuses what is no number."""
+#: What there is to go on to, and how.
+_GOING_ON = "steps epochs tolerance max_evaluations budget strict threads callback progress callback_every report".split()
+
+
+def asked(
+    steps: int | None, tolerance: float | None, max_evaluations: int | None, epochs: int | None, others: dict[str, Any], fit: "Fit"
+) -> Asked:
+    """What a fit is to go on to; refuses what is no number, and names that there are none of."""
+    if unfit := [name for name in others if name in run_options()]:
+        raise ValueError(f"resume has no setting {unfit[0]!r}, which was settled when the run began; fit again with it")
+    refuse_unknown("resume", others, _GOING_ON)
+    if epochs is not None:
+        if steps is not None:
+            raise ValueError("steps and epochs say the same in other words; give one of them")
+        steps = whole("epochs", epochs, 1) * fit._epoch()
     total = None if steps is None else whole("steps", steps)
     nearer = None if tolerance is None else finite("tolerance", tolerance)
     return total, nearer, None if max_evaluations is None else whole("max_evaluations", max_evaluations)
@@ -246,6 +259,8 @@ class Fit(Told, Ran):
         progress: bool = True,
         callback_every: int = 1,
         report: bool = True,
+        epochs: int | None = None,
+        **others: Any,
     ) -> "Fit":
         """Goes on: with what was interrupted, to a new total of steps, or by auto to a smaller tolerance.
 
@@ -261,6 +276,8 @@ class Fit(Told, Ran):
             theta's stage ended.
         budget, strict, threads, callback, progress, callback_every, report
             As for :func:`fit`.
+        epochs : int, optional
+            The new total of passes over the data, in place of steps, for generators and decoders.
 
         Returns
         -------
@@ -279,9 +296,13 @@ class Fit(Told, Ran):
         """
         strict = flag("strict", strict)
         how = how_of(threads, callback, callback_every, report, budget)
-        longer = self._longer(asked(steps, tolerance, max_evaluations), how, progress)
+        longer = self._longer(asked(steps, tolerance, max_evaluations, epochs, others, self), how, progress)
         tell_verdict(longer, strict)
         return longer
+
+    def _epoch(self) -> int:
+        """Steps to a pass over all data."""
+        raise ValueError("epochs are counted for generators and decoders; give steps, or a smaller tolerance to auto")
 
     def _longer(self, to: Asked, how: How, progress: bool, label: str = "") -> "Fit":
         """The same further on; its verdict is left to the caller to tell."""
