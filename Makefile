@@ -1,6 +1,6 @@
 # Everything a newcomer or CI calls. `make test` is the whole check.
 
-.PHONY: test fmt lint docs unit python test-slow test-python-full bench results test-browser test-peers test-parquet fuzz deny book package binary wheel notes draft-release
+.PHONY: test fmt lint docs unit python test-slow test-arm test-python-full bench results test-browser test-peers test-parquet fuzz deny book package binary wheel notes draft-release
 
 test: fmt lint docs unit python
 
@@ -22,7 +22,7 @@ book:
 unit:
 	cargo test --workspace --quiet --no-fail-fast
 
-# The Python package, in a virtual environment of its own under target/ (NumPy and pytest; PYTHON_TESTS=most adds JAX and others).
+# The Python package, in a virtual environment of its own under target/ (NumPy and pytest; PYTHON_TESTS=most adds more).
 python:
 	bash crates/motes-py/test.sh $(PYTHON_TESTS)
 
@@ -30,6 +30,13 @@ python:
 # cores. It prints the tables of docs/auto.md.
 test-slow:
 	cargo test --release -p motes-models --test all auto:: -- --ignored --nocapture --test-threads 1
+
+# The bits of the core's kernels on AArch64, emulated: they must be those of x86-64. It needs no C toolchain, but
+# `rustup target add aarch64-unknown-linux-musl` and qemu-aarch64-static (of Debian's package qemu-user-static), or QEMU=path.
+QEMU ?= qemu-aarch64-static
+test-arm:
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER=$(QEMU) \
+		cargo test --quiet --target aarch64-unknown-linux-musl -p motes --lib --test golden -- golden simd:: vmath::
 
 # The same with JAX, PyTorch, ArviZ, scikit-learn, matplotlib, Jupyter and mypy; then the wheel and the package in fresh environments.
 test-python-full:
@@ -90,7 +97,8 @@ BIN = $(if $(filter Windows_NT,$(OS)),Scripts,bin)
 wheel:
 	python3 -m venv target/python-wheel
 	target/python-wheel/$(BIN)/python -m pip install --quiet "maturin[zig]>=1.9.4,<2"
-	target/python-wheel/$(BIN)/python -m maturin build --release --locked --out target/wheels $(WHEEL)
+	# maturin looks for zig as a module of the first Python on the path.
+	PATH="$(CURDIR)/target/python-wheel/$(BIN):$$PATH" python -m maturin build --release --locked --out target/wheels $(WHEEL)
 
 # What the changelog says of the version in Cargo.toml, for a release.
 notes:

@@ -173,8 +173,10 @@ impl Config {
             out += &text::line("data-sha256", &sha256.as_str().into());
         }
         out += &text::section("run", &self.run.table(), Choices::flags());
-        if let Some(entry) = registry::find(&self.model) {
-            out += &text::section(&self.model, &self.options, entry.flags());
+        match registry::find(&self.model) {
+            Some(entry) => out += &text::section(&self.model, &self.options, entry.flags()),
+            None if self.options.is_empty() => {}
+            None => out += &text::own_section(&self.model, &self.options),
         }
         out
     }
@@ -271,6 +273,6 @@ pub fn owners(name: &str) -> Vec<&'static str> {
 
 /// What is said of an option of other models.
 pub fn belongs(name: &str, owners: &[&str], model: &str) -> Error {
-    let owners = owners.join(" and ");
-    format!("`{name}` belongs to the model {owners}, not to {}; leave it out", foreign(model)).into()
+    let (s, owners) = (if owners.len() == 1 { "" } else { "s" }, owners.join(" and "));
+    format!("`{name}` belongs to the model{s} {owners}, not to {}; leave it out", foreign(model)).into()
 }

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use motes::memory;
 use motes::printable::Number;
-use motes::sentence::foreign_path;
+use motes::sentence::{foreign, foreign_path};
 use motes::settings::Settings;
 use motes::{Model, Pool, Real};
+use motes_models::options::Table;
 use motes_models::registry::{self, Defaults, Precision, Problem};
+use serde_json::Value;
 
 use crate::Error;
 use crate::choices::{Choices, StepSize};
@@ -126,6 +128,7 @@ impl Job {
             );
         }
         config.data_sha256 = sha256;
+        refuse_another_model(&config, &problem.options())?;
         let auto = !matches!(config.run.step_size, Some(StepSize::Value(_))) && settings.takes("step-size");
         if auto {
             // The curvature needs no precision of its own, but some models have one alone.
@@ -249,4 +252,23 @@ pub fn next_default(stem: &str) -> Result<PathBuf, Error> {
             Err(e) => return Err(motes::Error::io("make", &dir)(e).into()),
         }
     }
+}
+
+/// What a model of somebody's own says of itself is written down, not read: it must be what it was.
+fn refuse_another_model(config: &Config, own: &Table) -> Result<(), Error> {
+    if registry::find(&config.model).is_some() {
+        return Ok(());
+    }
+    let differs = |(name, was): (&String, &Value)| {
+        let is = own.get(name).unwrap_or(&Value::Null);
+        // A file may have a whole number in place of the same one with a point.
+        let same = is == was || (is.is_number() && is.as_f64() == was.as_f64());
+        (!same).then(|| {
+            format!(
+                "the model was made with {} = {was} when this config was written, and now has {is}; make it as it was, or `fit-anew()`",
+                foreign(name)
+            )
+        })
+    };
+    config.options.iter().find_map(differs).map_or(Ok(()), |problem| Err(problem.into()))
 }

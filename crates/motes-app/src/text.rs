@@ -79,6 +79,12 @@ pub fn section(name: &str, table: &Table, flags: &[Flag]) -> String {
     format!("\n[{name}]\n{}", lines.collect::<String>())
 }
 
+/// What a model of somebody's own says of itself; its name may be any words.
+pub fn own_section(name: &str, table: &Table) -> String {
+    let lines = table.iter().map(|(key, value)| line(key, value));
+    format!("\n[{}]\n{}", Value::from(name), lines.collect::<String>())
+}
+
 /// A name in a config counts from its directory, if there is such a file; else from where people are.
 pub fn find_from(data: &mut PathBuf, dir: &Path) {
     if data.is_relative()

@@ -43,6 +43,9 @@ pub fn main() -> ExitCode {
     if let Err(sentence) = progress::catch_signals() {
         return failure(&sentence);
     }
+    if let Err(refused) = motes::simd::check_environment() {
+        return failure(&refused.to_string());
+    }
     let args = match flags::with_model(compare::of_runs(std::env::args_os().collect())) {
         Ok(args) => args,
         Err(sentence) => return failure(&sentence),

@@ -295,13 +295,14 @@ fn rows_count_as_often_as_a_column_says() {
     assert!(moments(&a).iter().zip(moments(&b)).all(|(a, b)| (a - b).abs() < 1e-9 * b), "{a} {b}");
     let said = place.motes("compare a b --no-report").out;
     assert!(said.contains("count rows differently"), "{said}");
+    assert!(said.contains("weights are those of standardised features"), "{said}");
     place.refuses(
         "fit multinomial --data weighted.csv --weights kind",
         &["--weights", "'kind'", "is the target"],
     );
     place.refuses(
         "fit bnn --data weighted.csv --weights n",
-        &["--weights belongs to the model logistic and multinomial"],
+        &["--weights belongs to the models logistic and multinomial"],
     );
     place.write("wrong.csv", "n,x,y\n1,2,a\n-1,3,b\n1,1,a\n1,2,b\n");
     place.refuses("fit multinomial --data wrong.csv --weights n", &["row 2", "-1", "'n'", "0 or more"]);

@@ -92,8 +92,6 @@ fn commands_run_and_print_what_the_page_shows() {
                         printed += &done.out;
                         ran += 1;
                     }
-                    let here = fs::canonicalize(place.path("")).unwrap();
-                    printed = printed.replace(&format!("{}/", here.to_string_lossy()), "");
                 }
                 "text" if !printed.is_empty() => {
                     let mut lines = printed.lines().map(form);

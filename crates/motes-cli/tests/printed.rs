@@ -80,7 +80,7 @@ fn backquotes_from_elsewhere_are_no_flags() {
     assert!(done.ok().err.contains("`y`: '`lab`' is 0 and 'b' is 1"), "{}", done.err);
     let cases: [(&[&str], &str); 15] = [
         (&["fit", "logistic", "--data", "`seed`.csv", "--out", "`out`"], "`out` is not empty"),
-        (&["fit", "logistic", "--data", "`none`.csv"], "/`none`.csv: "),
+        (&["fit", "logistic", "--data", "`none`.csv"], "the data `none`.csv: "),
         (
             &["fit", "logistic", "--data", "`seed`.csv", "--target", "`dim`"],
             "no column '`dim`' as --target asks",

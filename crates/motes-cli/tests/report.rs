@@ -323,7 +323,7 @@ fn a_fit_in_stages_that_has_not_finished_says_where_it_is() {
     place.motes("report b").ok();
     let html = place.text("b/report.html");
     assert!(
-        html.contains("Not finished: stage 2 of 3") && html.contains("the numbers below are those of before")
+        html.contains("Not finished: stage 2 of 3") && html.contains("the numbers below are from before")
     );
 }
 

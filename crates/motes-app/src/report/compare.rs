@@ -173,7 +173,12 @@ fn posteriors(out: &mut String, runs: &[Run]) {
         ),
         false => String::new(),
     };
-    note(out, format_args!("Means, with standard deviations in brackets.{which}"));
+    let scale = if runs.iter().any(Run::is_standardised) {
+        " Weights are those of standardised features."
+    } else {
+        ""
+    };
+    note(out, format_args!("Means, with standard deviations in brackets.{scale}{which}"));
     out.push_str("</section>\n");
 }
 

@@ -613,7 +613,7 @@ fn posterior(out: &mut String, run: &Run) {
         "Exact posterior moments; this algorithm keeps no cloud, so there are no quantiles or densities."
             .into()
     };
-    if run.summary.as_ref().is_some_and(|s| s.data.as_ref().is_some_and(|d| d["moments"].is_object())) {
+    if run.is_standardised() {
         how.push_str(" Weights are those of standardised features.");
     }
     if p.rows.iter().any(|r| r.total_sd.is_some()) {

@@ -75,6 +75,12 @@ impl Run {
         }
     }
 
+    /// Whether its weights are those of standardised features.
+    pub fn is_standardised(&self) -> bool {
+        let data = self.summary.as_ref().and_then(|s| s.data.as_ref());
+        data.is_some_and(|data| data["moments"].is_object())
+    }
+
     /// What its steps are called: those of an algorithm that finds its own length move all particles several times.
     pub fn unit(&self) -> &'static str {
         if self.steps.is_none() { "sweep" } else { "step" }

@@ -109,6 +109,9 @@ fn posteriors(runs: &[Run]) -> String {
             thousands(&all.to_string())
         );
     }
+    if runs.iter().any(Run::is_standardised) {
+        out.push_str("  weights are those of standardised features\n");
+    }
     out
 }
 

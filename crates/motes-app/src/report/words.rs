@@ -115,7 +115,7 @@ pub fn verdict(run: &Run) -> Verdict {
         return Verdict {
             tone: "care",
             title: format!("Not finished: {} steps", grouped(run.reached)),
-            text: vec!["The run for a given time was killed or is still going, so there are no averages and no verdict. It cannot be resumed, for a time cannot be split over two processes.".into()],
+            text: vec!["The run for a given time was killed or is still going, so there are no averages and no verdict. It cannot be resumed, because a given time cannot be split over two processes.".into()],
             command: None,
         };
     }
@@ -136,7 +136,7 @@ pub fn verdict(run: &Run) -> Verdict {
                 "The run was continued and has not finished; the numbers below are those of its first {} steps.",
                 grouped(summary.steps)
             ),
-            None => "The run was continued with other settings and has not finished; the numbers below are those of before.".into(),
+            None => "The run was continued with other settings and has not finished; the numbers below are from before.".into(),
         };
         verdict.text = vec![before];
         verdict.command = Some(resume);
