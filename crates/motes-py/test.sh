@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 
 kind=${1:-quick}
 packages=(numpy pytest)
-others=(arviz ipykernel jax matplotlib mypy nbclient pandas polars pyarrow scikit-learn)
+others=(arviz flax ipykernel jax matplotlib mypy nbclient pandas polars pyarrow scikit-learn)
 case $kind in
 quick) others=() ;;
 most) ;;

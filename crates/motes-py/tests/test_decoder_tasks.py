@@ -277,8 +277,7 @@ def test_nothing_assumes_the_processor(likelihood, norm, monkeypatch):
         back.append(tensor.device.type)
         return np.zeros(tensor.shape, np.dtype(str(dtype)[6:]))
 
-    for module in (_decoder_network, _decoder_search):
-        monkeypatch.setattr(module, "numbers", numbers)
+    monkeypatch.setattr(_decoder_network, "numbers", numbers)
     network.module.to("meta"), network.encoder.to("meta")
     network.device = torch.device("meta")
     network._weights, network._phi = (list(module.parameters()) for module in (network.module, network.encoder))
@@ -290,10 +289,10 @@ def test_nothing_assumes_the_processor(likelihood, norm, monkeypatch):
     network.evaluate(theta, x, groups, want[1:], buffers)
     network._encode(theta, x, groups)
     network.decode(x[0])
-    y, seen = network.of_device(network.tensor(table(5))), network.tensor(np.ones((5, 3), bool))
-    value, gradient = _decoder_search.log_joint(network, network.tensor(x), y, seen)
-    _decoder_search._mala(network, network.tensor(x), y, 4, 0.1, torch.Generator())
-    assert value.device.type == gradient.device.type == "meta"
+    y, seen = network.given(table(5)), np.ones((5, 3), bool)
+    assert y.device.type == "meta"
+    best = _decoder_search.best_latents(network, y, seen, 3, 0, lambda done: None)
+    assert _decoder_search.draws(network, y, best, 4, 4, 0.1, 0, lambda done: None).shape == (5, 4, 2)
     assert len(back) > 8 and set(back) == {"meta"}
     with pytest.raises(RuntimeError, match="device"):  # it would be noticed
         network.module(torch.ones(2, 2))

@@ -19,7 +19,8 @@ MODULES = ["motes", *(f"motes.{m.name}" for m in pkgutil.iter_modules(motes.__pa
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
-    needs = {"motes.sklearn": "sklearn", "motes.torch": "torch", "motes._decoder_network": "torch", "motes._decoder_search": "torch"}
+    needs = {"motes.sklearn": "sklearn", "motes.torch": "torch", "motes._decoder_network": "torch"}
+    needs.update({"motes.jax": "jax", "motes._decoder_jax": "jax"})
     if name in needs:
         pytest.importorskip(needs[name])
     module = importlib.import_module(name)

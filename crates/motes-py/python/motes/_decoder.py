@@ -8,17 +8,17 @@ import math
 import os
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 
 from . import _arrays, _core
 from ._arrays import whole
+from ._decoder_likelihood import AnyNetwork
+from ._decoder_search import best_latents, draws
 from ._progress import Progress
+from ._registry import models
 from ._result import Fit
-
-if TYPE_CHECKING:
-    from ._decoder_network import Network
 
 _BATCH = 128
 
@@ -30,10 +30,10 @@ class Decoding:
     gradients = log_density = staticmethod(lambda *_: None)
     hessian = statistics = m_step = prior = theta_terms = curvature = data_terms = None
     scores, _statistics_len = False, 0
-    default_step_size: float
-    _problem: _core.Problem
 
-    def __init__(self, network: "Network", name: str, labels: Any, columns: Sequence[str] | None) -> None:
+    def __init__(self, network: AnyNetwork, name: str, labels: Any, columns: Sequence[str] | None, step_size: float | None) -> None:
+        if not isinstance(name, str) or not name or "\n" in name or "/" in name or name in models():
+            raise ValueError(f"name is {name!r}; give a word that names no built-in model")
         self._network, self.name = network, name
         self._evaluate, self.start, self.theta_names = network.evaluate, network.start, network.names
         self.d_theta, self.d_x, self.groups = network.d_theta, network.latent, network.count
@@ -41,8 +41,13 @@ class Decoding:
         self.group_names = [str(i) for i in range(network.count)]
         self.labels = None if labels is None else labels_of(labels, network.count)
         self.columns = None if columns is None else _arrays.names("columns", columns, math.prod(network.data.shape[1:]), "data")
-        network.leave = self._leave  # type: ignore[attr-defined]
+        step_size = network.likelihood.step_size if step_size is None else step_size
+        self.default_step_size = _arrays.finite("default_step_size", step_size)
+        if self.default_step_size <= 0.0:
+            raise ValueError(f"default_step_size is {step_size}; give a positive number")
+        network.leave = self._leave
         self._sha256, self._options = _arrays.digest({"data": network.data}), json.dumps(network.described())
+        self._problem = _core.Problem.of_callables(self)
 
     def __len__(self) -> int:
         return self.groups
@@ -57,11 +62,8 @@ class Decoding:
     def _without_callables(self) -> "Decoding":
         raise ValueError("the decoder's module cannot be pickled; define its class where it can be imported")
 
-    def _described(self) -> str:
-        raise NotImplementedError
-
     def __repr__(self) -> str:
-        return f"Decoder({self._described()}, data={self.groups}, latent={self.d_x}, parameters={self.d_theta})"
+        return f"Decoder({self._network.called}, data={self.groups}, latent={self.d_x}, parameters={self.d_theta})"
 
     def _settings(self, chosen: dict[str, Any]) -> dict[str, Any]:
         """Settings of a fit with steps in place of epochs."""
@@ -82,10 +84,6 @@ class Decoding:
         batch = min(_BATCH, self.groups) if batch is None else whole("batch", batch, 1)
         return -(-self.groups // batch)
 
-    def _shown(self, count: int) -> np.ndarray:
-        """The first data."""
-        return self._network.data[:count].cpu().numpy()
-
     @cached_property
     def _range(self) -> tuple[float, float]:
         """The values that are black and white."""
@@ -101,7 +99,7 @@ class Decoding:
         if over:
             pictures.write(os.path.join(dir, "weights.safetensors"), pictures.safetensors(network.state()))
         z = latents.reshape(-1, self.d_x)
-        data, made = self._shown(len(z)), network.decode(z)
+        data, made = network.first(len(z)), network.decode(z)
         if data.shape != made.shape:
             return  # what a likelihood of somebody else's compares cannot be put side by side
         samples = network.decode(drawn(self, z, "prior", None, len(z), 0))
@@ -133,20 +131,24 @@ class DecoderFit(Fit):
 
     def __init__(self, run: _core.Run, model: Any) -> None:
         super().__init__(run, model)
-        self._network
+        self.module  # has the weights of the fit from now on
 
     @property
-    def _network(self) -> "Network":
+    def _network(self) -> AnyNetwork:
         """The network with the weights of this fit: others may have trained it since."""
         network = self.model._network
         network.set(self.theta, np.array(self._run.buffers()))
-        network.module.eval()
         return network
 
     @property
     def module(self) -> Any:
-        """The module with the weights of this fit, in evaluation mode."""
-        return self._network.module
+        """What decodes, with the weights of this fit: the PyTorch module in evaluation mode, or a function of latents alone in JAX."""
+        return self._network.trained()
+
+    @property
+    def params(self) -> Any:
+        """The weights of this fit: a copy of the module's ``state_dict``, or in JAX the parameters as they were given."""
+        return self._network.params()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -266,15 +268,12 @@ class DecoderFit(Fit):
         numpy.ndarray, shape (data, ...)
             Decoded data, where they were seen too.
         """
-        from ._decoder_search import best_latents
-
         network = self._network
         y, missing = self._new("data", data, mask)
         if missing.reshape(len(missing), -1).all(axis=1).any():
             raise ValueError("mask leaves a datum nothing to go by; choose smaller holes")
-        seen = network.tensor(~missing)
         with _shown("inpainting ", progress, len(missing)) as told:
-            z = best_latents(network, y, seen, whole("steps", steps, 1), whole("seed", seed), told)
+            z = best_latents(network, y, ~missing, whole("steps", steps, 1), whole("seed", seed), told)
         return self.decode(z)
 
     def infer(
@@ -300,8 +299,6 @@ class DecoderFit(Fit):
         -------
         numpy.ndarray, shape (data, particles, latent)
         """
-        from ._decoder_search import best_latents, draws
-
         network = self._network
         y, _ = self._new("data", data, False)
         n, length, start = whole("particles", particles, 1), whole("steps", steps, 2), whole("seed", seed)
@@ -340,7 +337,7 @@ class DecoderFit(Fit):
         if mask is not False and not missing.any():
             raise ValueError("mask has no hole; it is True where values are missing")
         values[missing] = 0
-        return self.model._network.of_device(self.model._network.tensor(values)), missing
+        return self.model._network.given(values), missing
 
 
 def hole(mask: Any, shape: tuple[int, ...]) -> np.ndarray:

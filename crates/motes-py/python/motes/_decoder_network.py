@@ -9,32 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ._arrays import finite
+from . import _decoder_likelihood as shared
+from ._decoder_likelihood import PART, TRACED, AnyNetwork, named_values, same_groups, squares
 
-#: So many weights are traced: enough to see whether they still move.
-_TRACED = 8
-#: Rows that are decoded at a time where nothing is differentiated.
-_PART = 1024
-
-
-class Likelihood:
-    """log p(y | output), value by value or row by row; constants are left out."""
-
-    name = "callable"
-    #: Whether y is compared with the output value by value.
-    alike = False
-
-    def __init__(self, call: Callable[[Tensor, Tensor], Tensor]) -> None:
-        self._call = call
+class Likelihood(shared.Likelihood):
+    """log p(y | output), value by value or row by row."""
 
     def values(self, output: Tensor, y: Tensor) -> Tensor:
         """For outputs (data, particles, ...) of data y: each value's, or each row's; the first two axes are those of the output."""
         lead = output.shape[:2]
         rows = y.unsqueeze(1).expand(*lead, *y.shape[1:]).flatten(0, 1)
         told = self._call(output.flatten(0, 1), rows)
-        if not isinstance(told, Tensor) or told.shape[:1] != rows.shape[:1]:
-            got = tuple(told.shape) if isinstance(told, Tensor) else type(told).__name__
-            raise ValueError(f"likelihood returned {got}; return the log-likelihood of each of {len(rows)} rows")
+        self.refuse_returned(len(rows), tuple(told.shape) if isinstance(told, Tensor) else None, type(told).__name__)
         return told.unflatten(0, lead)
 
     def derived(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -49,18 +35,8 @@ class Likelihood:
         """What data an output stands for."""
         return output
 
-    def refuse(self, data: Tensor) -> None:
-        """Refuses data that have no likelihood."""
 
-
-class Gaussian(Likelihood):
-    """y ~ N(output, sigma^2)."""
-
-    name, alike = "gaussian", True
-
-    def __init__(self, sigma: float) -> None:
-        self.sigma, self._precision = sigma, 1.0 / sigma**2
-
+class Gaussian(shared.Gaussian, Likelihood):
     def values(self, output: Tensor, y: Tensor) -> Tensor:
         return (-0.5 * self._precision) * (y.unsqueeze(1) - output).square()
 
@@ -71,18 +47,8 @@ class Gaussian(Likelihood):
         rows = (-0.5 * self._precision) * torch.linalg.vecdot(flat, flat)
         return rows, difference.mul_(self._precision)
 
-    def refuse(self, data: Tensor) -> None:
-        _refuse_unless(torch.isfinite(data), data, "remove or replace values that are not finite")
 
-
-class Bernoulli(Likelihood):
-    """y ~ Bernoulli(sigmoid(output))."""
-
-    name, alike = "bernoulli", True
-
-    def __init__(self) -> None:
-        pass
-
+class Bernoulli(shared.Bernoulli, Likelihood):
     def values(self, output: Tensor, y: Tensor) -> Tensor:
         return y.unsqueeze(1) * output - nn.functional.softplus(output)
 
@@ -93,30 +59,9 @@ class Bernoulli(Likelihood):
     def mean(self, output: Tensor) -> Tensor:
         return torch.sigmoid(output)
 
-    def refuse(self, data: Tensor) -> None:
-        _refuse_unless((data >= 0) & (data <= 1), data, "scale data to [0, 1] for likelihood='bernoulli'")
 
-
-def _refuse_unless(right: Tensor, data: Tensor, remedy: str) -> None:
-    if not bool(right.all()):
-        place = tuple(torch.nonzero(~right)[0].tolist())
-        raise ValueError(f"data holds {data[place].item()} at {place}; {remedy}")
-
-
-def likelihood_of(given: Any, sigma: Any) -> Likelihood:
-    """The likelihood that somebody names or writes."""
-    if given == "gaussian":
-        number = finite("sigma", 1.0 if sigma is None else sigma)
-        if not 1e-9 <= number <= 1e9:
-            raise ValueError(f"sigma is {sigma!r}; give a number within 1e-9 to 1e9, such as 0.1")
-        return Gaussian(number)
-    if sigma is not None:
-        raise ValueError(f"sigma is {sigma!r} and belongs to likelihood='gaussian'; leave it out")
-    if given == "bernoulli":
-        return Bernoulli()
-    if not callable(given):
-        raise ValueError(f"likelihood is {given!r}; give 'gaussian', 'bernoulli' or a callable of output and y")
-    return Likelihood(given)
+#: What there is by name.
+KINDS = {"gaussian": Gaussian, "bernoulli": Bernoulli, "callable": Likelihood}
 
 
 def summed(values: Tensor) -> Tensor:
@@ -129,8 +74,13 @@ def numbers(tensor: Tensor, dtype: torch.dtype = torch.float64) -> np.ndarray:
     return tensor.detach().cpu().to(dtype).numpy()
 
 
-class Network:
-    """A decoder, and an encoder if there is one, with the data that they are trained on.
+def as_it_is(tensor: Tensor) -> np.ndarray:
+    """A tensor in its own precision; NumPy has no bfloat16."""
+    return numbers(tensor, torch.float32 if tensor.dtype == torch.bfloat16 else tensor.dtype)
+
+
+class Network(AnyNetwork):
+    """A module as a decoder, and another one as an encoder if there is one.
 
     Nothing in the modules is the truth while they are trained: weights and buffers come with each question.
     """
@@ -141,6 +91,7 @@ class Network:
         self.module, self.encoder, self.latent, self.likelihood = module, encoder, latent, likelihood
         self.one_pass, self.data, self.count = one_pass, data, len(data)
         self._weights = _trained("module", module)
+        self.called = type(module).__name__
         self._phi = [] if encoder is None else _trained("encoder", encoder)
         self.device, self.dtype = self._weights[0].device, self._weights[0].dtype
         self.single = self.dtype != torch.float64
@@ -148,7 +99,7 @@ class Network:
         self.wide = torch.float32 if self.device.type == "mps" else torch.float64
         self._at_hand: tuple[np.ndarray | None, Tensor] | None = None
         self._buffers = [*module.buffers(), *(() if encoder is None else encoder.buffers())]
-        self.random = self.normalises = self.encoder_moves = self.encoder_normalises = False
+        self.random = self.encoder_moves = False
         #: Of PyTorch: each thread has a number of its own, and it is not this one that trains.
         self.threads = torch.get_num_threads()
         self._probe()
@@ -159,17 +110,16 @@ class Network:
 
     def described(self) -> dict[str, Any]:
         """What a run must know of the model besides its data."""
-        told = {"latent": self.latent, "likelihood": self.likelihood.name, "batchnorm": "one-pass" if self.one_pass else "two-pass"}
-        return {**told, "sigma": self.likelihood.sigma} if isinstance(self.likelihood, Gaussian) else told
+        return {**super().described(), "batchnorm": "one-pass" if self.one_pass else "two-pass"}
 
     @property
     def names(self) -> list[str]:
         """Names of the first weights."""
         out: list[str] = []
         for name, p in self.module.named_parameters():
-            if p.requires_grad and len(out) < _TRACED:
-                out += [name if p.numel() == 1 else f"{name}[{i}]" for i in range(min(p.numel(), _TRACED))]
-        return out[:_TRACED]
+            if p.requires_grad and len(out) < TRACED:
+                out += named_values(name, p.numel())
+        return out[:TRACED]
 
     def _probe(self) -> None:
         """What the modules do with a few latents and data: refuses what cannot be trained, and sees what depends on the mode."""
@@ -188,13 +138,7 @@ class Network:
         except Exception as error:
             shape = tuple(z.shape)
             raise ValueError(f"module failed for latents of shape {shape} ({error}); correct it, or choose another latent") from error
-        if not isinstance(output, Tensor) or output.shape[:1] != (4,):
-            got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            raise ValueError(f"module returned {got} for latents of shape {tuple(z.shape)}; return a tensor with a row for each")
-        own = tuple(self.data.shape[1:])
-        if self.likelihood.alike and tuple(output.shape[1:]) != own:
-            shape = tuple(output.shape[1:])
-            raise ValueError(f"module returns rows of shape {shape} and data has rows of shape {own}; let them agree")
+        self.refuse_output("module", 4, tuple(output.shape) if isinstance(output, Tensor) else None, type(output).__name__)
         if not bool(torch.isfinite(output).all()):
             raise ValueError("module returns values that are not finite at its first weights; initialise it anew")
         with _seeded(self.device, 0):
@@ -257,7 +201,7 @@ class Network:
 
     def _targets(self, groups: np.ndarray | None) -> Tensor:
         """The data of some groups; those of the last question are kept."""
-        if self._at_hand is None or not _same(self._at_hand[0], groups):
+        if self._at_hand is None or not same_groups(self._at_hand[0], groups):
             y = self.data if groups is None else self.data[torch.from_numpy(groups).to(self.data.device)]
             self._at_hand = groups, self.of_device(y)
         return self._at_hand[1]
@@ -293,7 +237,7 @@ class Network:
         train = self.two_modes and "buffers" in want
         if "log_density" in want:
             self.module.eval()
-            found["log_density"] = numbers(self.log_likelihood(z, y)) - 0.5 * _squares(x)
+            found["log_density"] = numbers(self.log_likelihood(z, y)) - 0.5 * squares(x)
         loss = other = None
         if "grad_theta" in want and len(theta) > self.d_theta:
             loss, other, found["grad_theta"] = self._bound(z, y, train, buffers)
@@ -313,9 +257,9 @@ class Network:
                 loss = rows if loss is None else loss
             found["grad_x"] = numbers(gradient, _like(x)) - x
         if "scalars" in want:
-            squares = _squares(x).sum()
-            other = 0.5 * squares if other is None else other
-            found["scalars"] = np.array([other - numbers(loss).sum(), squares / self.latent])
+            total = squares(x).sum()
+            other = 0.5 * total if other is None else other
+            found["scalars"] = np.array([other - numbers(loss).sum(), total / self.latent])
         return tuple(found[name] for name in want)
 
     def _derived(
@@ -360,7 +304,7 @@ class Network:
     @torch.no_grad()
     def log_likelihood(self, z: Tensor, y: Tensor) -> Tensor:
         """That of each row, by the buffers at hand."""
-        part = max(1, _PART // z.shape[1])
+        part = max(1, PART // z.shape[1])
         pairs = zip(z.split(part), y.split(part))
         return torch.cat([self.likelihood.derived(self.decoded(a), b)[0] for a, b in pairs])
 
@@ -369,17 +313,41 @@ class Network:
         """The data that latents (rows, latent) stand for."""
         self.module.eval()
         rows = torch.from_numpy(np.ascontiguousarray(z)).to(self.device, self.dtype)
-        made = torch.cat([self.likelihood.mean(self.module(part)) for part in rows.split(_PART)])
+        made = torch.cat([self.likelihood.mean(self.module(part)) for part in rows.split(PART)])
         return numbers(made, torch.float32 if self.single else torch.float64)
 
-    def state(self) -> dict[str, np.ndarray]:
-        """The module's weights and buffers by name; NumPy has no bfloat16."""
-        named = self.module.state_dict().items()
-        return {name: numbers(value, torch.float32 if value.dtype == torch.bfloat16 else value.dtype) for name, value in named}
+    def trained(self) -> nn.Module:
+        """The module, in evaluation mode."""
+        return self.module.eval()
 
-    def tensor(self, array: np.ndarray) -> Tensor:
-        """An array on the module's device."""
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+    def params(self) -> dict[str, Tensor]:
+        """Its weights and buffers, which no later fit changes."""
+        return {name: value.clone() for name, value in self.module.state_dict().items()}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The module's weights and buffers by name."""
+        return {name: as_it_is(value) for name, value in self.module.state_dict().items()}
+
+    def first(self, count: int) -> np.ndarray:
+        """The first data."""
+        return as_it_is(self.data[:count])
+
+    def given(self, array: np.ndarray) -> Tensor:
+        """An array on the module's device, as the module's data are."""
+        return self.of_device(torch.from_numpy(np.ascontiguousarray(array)))
+
+    def log_joint(self, x: np.ndarray, y: Tensor, seen: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """log p(x, y) of each row of latents (data, particles, latent), of what is seen of y, and its gradient in them."""
+        self.module.eval()
+        leaf = torch.from_numpy(x).to(self.device, self.dtype).requires_grad_()
+        with torch.enable_grad():
+            values = self.likelihood.values(self.decoded(leaf), y)
+            if seen is not None:
+                self.likelihood.refuse_rows(tuple(values.shape[2:]), tuple(y.shape[1:]))
+                values = torch.where(torch.from_numpy(seen).to(self.device).unsqueeze(1), values, torch.zeros_like(values))
+            rows = summed(values.to(self.wide))
+            (gradient,) = torch.autograd.grad(rows.sum(), leaf)
+        return numbers(rows) - 0.5 * squares(x), numbers(gradient, _like(x)) - x
 
     @torch.no_grad()
     def _encode(self, theta: np.ndarray, z: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -411,15 +379,6 @@ def _flat(gradients: Sequence[Tensor | None], weights: Sequence[Tensor]) -> Tens
 def _like(array: np.ndarray) -> torch.dtype:
     """PyTorch's name of the precision of an array."""
     return torch.float32 if array.dtype == np.float32 else torch.float64
-
-
-def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
-    return a is b or (a is not None and b is not None and np.array_equal(a, b))
-
-
-def _squares(x: np.ndarray) -> np.ndarray:
-    """The sum of squares of each row."""
-    return np.einsum("bnd,bnd->bn", x, x, dtype=np.float64)
 
 
 @contextlib.contextmanager

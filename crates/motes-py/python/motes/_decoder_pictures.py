@@ -97,7 +97,7 @@ def plot(fit: "DecoderFit", count: int) -> Any:
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.6))
     left.plot(fit.trace["k"][1:], fit.loss, lw=1)
     left.set(xlabel="step", ylabel="loss", title=f"{fit.model.name} by {fit.settings['algorithm']}")
-    data = fit.model._shown(count)
+    data = fit.model._network.first(count)
     if image_shape(data.shape[1:]):
         picture = grid([data, fit.reconstruct(count)], *fit.model._range)
         right.imshow(picture, cmap="gray", vmin=0, vmax=255)

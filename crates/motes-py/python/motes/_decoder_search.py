@@ -1,15 +1,16 @@
-"""Latents of data that a decoder was not trained on: those that fit best, and draws from their posterior."""
+"""Latents of data that a decoder was not trained on: those that fit best, and draws from their posterior.
+
+Only latents are worked with here, in NumPy: a network answers on its own device, whichever library computes it.
+"""
 
 from __future__ import annotations
 
-from typing import Callable, Iterator
+import math
+from typing import Any, Callable, Iterator
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from . import _core
-from ._decoder_network import Network, numbers, summed
 
 #: Values of data that are searched for together: the rest waits, so that memory stays small.
 _TOGETHER = 1 << 16
@@ -20,94 +21,85 @@ _ACCEPTANCE = 0.574
 
 #: Hears how many data are done.
 Told = Callable[[int], None]
+#: log p(x, y) of each row of latents (data, particles, latent), and its gradient in them.
+Joint = Callable[[np.ndarray], "tuple[np.ndarray, np.ndarray]"]
 
 
-def log_joint(network: Network, z: Tensor, y: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
-    """log p(x, y) of each row of latents (data, particles, latent), of what is seen of y, and its gradient in them."""
-    leaf = z.detach().requires_grad_()
-    with torch.enable_grad():
-        values = network.likelihood.values(network.decoded(leaf), y)
-        if seen is not None:
-            if values.shape[2:] != y.shape[1:]:
-                raise ValueError("likelihood returns one number for each row; let it return one for each value, so that some can be missing")
-            values = torch.where(seen.unsqueeze(1), values, torch.zeros_like(values))
-        rows = summed(values.to(network.wide)) - 0.5 * leaf.to(network.wide).square().sum(2)
-        (gradient,) = torch.autograd.grad(rows.sum(), leaf)
-    return rows.detach(), gradient
-
-
-def best_latents(network: Network, y: Tensor, seen: Tensor | None, steps: int, seed: int, told: Told) -> np.ndarray:
+def best_latents(network: Any, y: Any, seen: np.ndarray | None, steps: int, seed: int, told: Told) -> np.ndarray:
     """The latents with the largest log p(x, y), where y is seen; shape (data, latent)."""
     normals = _core.draw(np.zeros((1, network.latent), np.float32), None, "prior", None, len(y) * _STARTS, seed)
-    starts = torch.from_numpy(normals).view(len(y), _STARTS, network.latent)
+    starts = normals.reshape(len(y), _STARTS, network.latent).astype(_precision(network))
     found = []
     for part in _parts(y):
-        z = starts[part].to(network.device, network.dtype)
-        found.append(_climb(network, z, y[part], None if seen is None else seen[part], steps))
+        target, there = y[part], None if seen is None else seen[part]
+        found.append(_climb(lambda z: network.log_joint(z, target, there), starts[part], steps))
         told(min(part.stop, len(y)))
-    return numbers(torch.cat(found))
+    return np.concatenate(found).astype(np.float64)
 
 
-def _parts(y: Tensor) -> Iterator[slice]:
-    together = max(1, _TOGETHER // max(1, y[0].numel()))
+def _precision(network: Any) -> type:
+    return np.float32 if network.single else np.float64
+
+
+def _parts(y: Any) -> Iterator[slice]:
+    together = max(1, _TOGETHER // max(1, math.prod(y.shape[1:])))
     return (slice(first, first + together) for first in range(0, len(y), together))
 
 
-def _climb(network: Network, z: Tensor, y: Tensor, seen: Tensor | None, steps: int) -> Tensor:
-    first, second = torch.zeros_like(z), torch.zeros_like(z)
-    rate = torch.ones_like(z[..., 0])
-    best, best_z = torch.full_like(rate, -torch.inf, dtype=network.wide), z
-    level, bad, since = best, torch.zeros_like(rate), torch.zeros_like(rate)
+@np.errstate(invalid="ignore", over="ignore")  # what is not finite is never better, and never accepted
+def _climb(joint: Joint, z: np.ndarray, steps: int) -> np.ndarray:
+    first, second = np.zeros_like(z), np.zeros_like(z)
+    rate = np.ones_like(z[..., 0])
+    best, best_z = np.full(rate.shape, -np.inf), z
+    level, bad, since = best, np.zeros_like(rate), np.zeros_like(rate)
     for k in range(1, steps + 1):
-        value, gradient = log_joint(network, z, y, seen)
+        value, gradient = joint(z)
         better = value > best
-        best, best_z = torch.where(better, value, best), torch.where(better.unsqueeze(2), z, best_z)
+        best, best_z = np.where(better, value, best), np.where(better[..., None], z, best_z)
         # As PyTorch's ReduceLROnPlateau: factor 0.5, relative threshold 1e-4.
-        risen = value > level + 1e-4 * level.abs().nan_to_num(posinf=0.0)
-        level, bad = torch.where(risen, value, level), torch.where(risen, 0.0, bad + 1)
-        since = torch.where(risen, 0.0, since + 1)
-        if bool((since >= _GIVE_UP).all()):
+        risen = value > level + 1e-4 * np.where(np.isfinite(level), np.abs(level), 0.0)
+        level, bad = np.where(risen, value, level), np.where(risen, 0.0, bad + 1)
+        since = np.where(risen, 0.0, since + 1)
+        if (since >= _GIVE_UP).all():
             break
         tired = bad > _PATIENCE
-        rate, bad = torch.where(tired, (0.5 * rate).clamp(min=1e-5), rate), torch.where(tired, 0.0, bad)
+        rate, bad = np.where(tired, np.maximum(0.5 * rate, 1e-5), rate), np.where(tired, 0.0, bad)
         first = 0.9 * first + 0.1 * gradient
-        second = 0.999 * second + 0.001 * gradient.square()
-        direction = first / (1 - 0.9**k) / ((second / (1 - 0.999**k)).sqrt() + 1e-8)
-        z = z + rate.unsqueeze(2) * direction
-    which = best.argmax(dim=1)
-    return best_z[torch.arange(len(z), device=z.device), which]
+        second = 0.999 * second + 0.001 * gradient**2
+        direction = first / (1 - 0.9**k) / (np.sqrt(second / (1 - 0.999**k)) + 1e-8)
+        z = (z + rate[..., None] * direction).astype(z.dtype, copy=False)
+    return best_z[np.arange(len(z)), best.argmax(axis=1)]
 
 
-def draws(network: Network, y: Tensor, start: np.ndarray, particles: int, steps: int, h: float, seed: int, told: Told) -> np.ndarray:
+def draws(network: Any, y: Any, start: np.ndarray, particles: int, steps: int, h: float, seed: int, told: Told) -> np.ndarray:
     """Draws from the posterior of each datum's latents by MALA from `start`; shape (data, particles, latent).
 
     Each datum has a step size of its own, which is adapted in the first half of the steps.
     """
-    randomness = torch.Generator().manual_seed(seed)
+    randomness = np.random.default_rng(seed)
     found = []
     for part in _parts(y):
-        z = torch.from_numpy(start[part]).to(network.device, network.dtype)
-        z = z.unsqueeze(1).expand(-1, particles, -1).contiguous()
-        found.append(_mala(network, z, y[part], steps, h, randomness))
+        z, target = start[part, None].astype(_precision(network)).repeat(particles, axis=1), y[part]
+        found.append(_mala(lambda z: network.log_joint(z, target, None), z, steps, h, randomness))
         told(min(part.stop, len(y)))
-    return numbers(torch.cat(found))
+    return np.concatenate(found).astype(np.float64)
 
 
-def _mala(network: Network, z: Tensor, y: Tensor, steps: int, h: float, randomness: torch.Generator) -> Tensor:
-    log_h = torch.full((len(z), 1, 1), float(np.log(h)), dtype=z.dtype, device=z.device)
-    value, gradient = log_joint(network, z, y, None)
+@np.errstate(invalid="ignore", over="ignore")
+def _mala(joint: Joint, z: np.ndarray, steps: int, h: float, randomness: np.random.Generator) -> np.ndarray:
+    log_h = np.full((len(z), 1, 1), math.log(h))
+    value, gradient = joint(z)
     for k in range(1, steps + 1):
-        size = log_h.exp()
-        noise = torch.randn(z.shape, generator=randomness, dtype=z.dtype).to(z.device)
-        there = z + size * gradient + (2 * size).sqrt() * noise
-        new_value, new_gradient = log_joint(network, there, y, None)
-        back = (z - there - size * new_gradient).square().sum(2) / (4 * size.squeeze(2))
-        log_ratio = new_value - value - back + 0.5 * noise.square().sum(2)
-        uniform = torch.rand(log_ratio.shape, generator=randomness, dtype=log_ratio.dtype).to(z.device)
-        accept = uniform.log() < log_ratio  # never by NaN
-        z, gradient = (torch.where(accept.unsqueeze(2), a, b) for a, b in ((there, z), (new_gradient, gradient)))
-        value = torch.where(accept, new_value, value)
+        size = np.exp(log_h)
+        noise = randomness.standard_normal(z.shape)
+        there = (z + size * gradient + np.sqrt(2 * size) * noise).astype(z.dtype)
+        new_value, new_gradient = joint(there)
+        back = ((z - there - size * new_gradient) ** 2).sum(axis=2) / (4 * size[..., 0])
+        log_ratio = new_value - value - back + 0.5 * (noise**2).sum(axis=2)
+        accept = np.log1p(-randomness.uniform(size=log_ratio.shape)) < log_ratio  # never by NaN
+        z, gradient = (np.where(accept[..., None], a, b) for a, b in ((there, z), (new_gradient, gradient)))
+        value = np.where(accept, new_value, value)
         if 2 * k <= steps:
-            chance = log_ratio.clamp(max=0.0).exp().nan_to_num(nan=0.0).mean(dim=1)
-            log_h = log_h + (2.0 * k**-0.6 * (chance - _ACCEPTANCE)).to(z.dtype).view(-1, 1, 1)
+            chance = np.nan_to_num(np.exp(np.minimum(log_ratio, 0.0)), nan=0.0).mean(axis=1)
+            log_h += (2.0 * k**-0.6 * (chance - _ACCEPTANCE))[:, None, None]
     return z

@@ -213,7 +213,7 @@ def fit(
 
     Parameters
     ----------
-    model : Model, Hierarchical, LogisticRegression, MultinomialRegression, BayesianNeuralNetwork, Generator or motes.torch.Decoder
+    model : Model, Hierarchical, LogisticRegression, MultinomialRegression, BayesianNeuralNetwork, Generator, motes.torch.Decoder or motes.jax.Decoder
         The model with its data.
     algorithm : str, optional
         {algorithms}. Each says what it

@@ -17,18 +17,15 @@ from __future__ import annotations
 
 from typing import Any, Callable, Sequence
 
-import numpy as np
-
 try:
     import torch
 except ImportError as error:
     raise ImportError("motes.torch needs PyTorch; install it with `pip install torch`") from error
 
 from . import _arrays
-from ._core import Problem
 from ._decoder import Decoding, DecoderFit
-from ._decoder_network import Gaussian, Network, likelihood_of
-from ._registry import models
+from ._decoder_likelihood import likelihood_of, refuse_shape, table_of
+from ._decoder_network import KINDS, Network
 
 __all__ = ["Decoder", "DecoderFit"]
 
@@ -93,35 +90,16 @@ class Decoder(Decoding):
                 raise ValueError(f"{what} is {given!r}; give a torch.nn.Module")
         if batchnorm not in ("two-pass", "one-pass"):
             raise ValueError(f"batchnorm is {batchnorm!r}; give 'two-pass' or 'one-pass'")
-        if not isinstance(name, str) or not name or "\n" in name or "/" in name or name in models():
-            raise ValueError(f"name is {name!r}; give a word that names no built-in model")
-        kind, table = likelihood_of(likelihood, sigma), _tensor(data)
-        kind.refuse(table)
+        kind, table = likelihood_of(likelihood, sigma, KINDS), _tensor(data)
+        kind.refuse(table, torch.isfinite)
         width = _arrays.whole("latent", latent, 1)
-        network = Network(module, table, width, kind, encoder, batchnorm == "one-pass")
         #: The module that is trained, and its data.
         self.module, self.data = module, table
-        super().__init__(network, name, labels, columns)
-        if default_step_size is None:
-            default_step_size = min(0.1, 0.1 * (1.0 if sigma is None else sigma) ** 2) if isinstance(kind, Gaussian) else 0.01
-        self.default_step_size = _arrays.finite("default_step_size", default_step_size)
-        if self.default_step_size <= 0.0:
-            raise ValueError(f"default_step_size is {default_step_size}; give a positive number")
-        self._problem = Problem.of_callables(self)
-
-    def _described(self) -> str:
-        return type(self.module).__name__
+        super().__init__(Network(module, table, width, kind, encoder, batchnorm == "one-pass"), name, labels, columns, default_step_size)
 
 
 def _tensor(data: Any) -> torch.Tensor:
     """Data as a tensor that nobody differentiates."""
-    if isinstance(data, torch.Tensor):
-        table = data.detach()
-    else:
-        array = _arrays.converted("data", data, "give an array or a tensor")
-        if array.dtype.kind not in "fiub":
-            raise ValueError(f"data has dtype {array.dtype}; give real numbers")
-        table = torch.from_numpy(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False)))
-    if table.dim() < 2 or not table.numel():
-        raise ValueError(f"data has shape {tuple(table.shape)}; give at least one datum, of shape (data, ...)")
+    table = data.detach() if isinstance(data, torch.Tensor) else torch.from_numpy(table_of(data))
+    refuse_shape(table)
     return table
