@@ -13,9 +13,6 @@ from jax.flatten_util import ravel_pytree
 from . import _decoder_likelihood as shared
 from ._decoder_likelihood import PART, TRACED, AnyNetwork, named_values, same_groups, squares
 
-#: A function of parameters and rows, and its parameters.
-Applied = "tuple[Callable[[Any, Any], Any], Any]"
-
 
 class Likelihood(shared.Likelihood):
     """log p(y | output), value by value or row by row."""
@@ -52,15 +49,17 @@ KINDS = {"gaussian": Gaussian, "bernoulli": Bernoulli, "callable": Likelihood}
 class Network(AnyNetwork):
     """A function of parameters and latents as a decoder, and one of parameters and data as an encoder if there is one."""
 
-    def __init__(self, module: Applied, data: Any, latent: int, likelihood: Any, encoder: Applied | None) -> None:
+    def __init__(self, module: tuple[Any, Any], data: Any, latent: int, likelihood: Any, encoder: tuple[Any, Any] | None) -> None:
         (self.apply, start), self.latent, self.likelihood = module, latent, likelihood
         self.data, self.count = data, len(data)
         self.called = getattr(self.apply, "__qualname__", type(self.apply).__name__)
         self._start = _floats("params", start)
-        self.encoder, self._start_phi = (None, {}) if encoder is None else (encoder[0], _floats("the encoder's parameters", encoder[1]))
+        self.encoder: Any = None if encoder is None else encoder[0]
+        self._start_phi = {} if encoder is None else _floats("the encoder's parameters", encoder[1])
         self._prepare()
         self._probe()
         self.start = np.concatenate([np.asarray(part, np.float64) for part in (self._theta, self._phi)]).tolist()
+        self.names = [one for name, leaf in _leaves(self._start) for one in named_values(name, leaf.size)][:TRACED]
         self.encode = None if encoder is None else self._encode
 
     def _prepare(self) -> None:
@@ -84,14 +83,6 @@ class Network(AnyNetwork):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._prepare()
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the first weights."""
-        out: list[str] = []
-        for name, leaf in _leaves(self._start):
-            out += named_values(name, leaf.size)
-        return out[:TRACED]
 
     def _probe(self) -> None:
         """Refuses what cannot be trained."""
@@ -171,14 +162,13 @@ class Network(AnyNetwork):
         return self._at_hand[1]
 
     def set(self, theta: np.ndarray, buffers: np.ndarray) -> None:
-        """Takes these weights as its own."""
         self._theta = jnp.asarray(theta[: self.d_theta], self.dtype)
 
     def evaluate(
         self, theta: np.ndarray, x: np.ndarray, groups: np.ndarray | None, want: Sequence[str], buffers: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        """Answers what is asked for at rows x of shape (data, particles, latent)."""
-        y, found = self._targets(groups), {}
+        y = self._targets(groups)
+        found: dict[str, np.ndarray] = {}
         weights = jnp.asarray(theta[: self.d_theta], self.dtype)
         z = jnp.asarray(x, self.dtype)
         rows = other = None
@@ -210,33 +200,26 @@ class Network(AnyNetwork):
         return tuple(found[name] for name in want)
 
     def log_joint(self, x: np.ndarray, y: Any, seen: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """log p(x, y) of each row of latents (data, particles, latent), of what is seen of y, and its gradient in them."""
         (_, rows), gradient = self._searched(self._theta, jnp.asarray(x, self.dtype), y, seen)
         return _numbers(rows) - 0.5 * squares(x), np.asarray(gradient, x.dtype) - x
 
     def decode(self, z: np.ndarray) -> np.ndarray:
-        """The data that latents (rows, latent) stand for."""
         made = [self._made(self._theta, jnp.asarray(z[at : at + PART], self.dtype)) for at in range(0, len(z), PART)]
         return np.concatenate([np.asarray(part, np.float32 if self.single else np.float64) for part in made])
 
     def first(self, count: int) -> np.ndarray:
-        """The first data."""
         return np.asarray(self.data[:count])
 
     def given(self, array: np.ndarray) -> Any:
-        """An array as the decoder's data are."""
         return self._given(array)
 
     def trained(self) -> Callable[[Any], Any]:
-        """The function of latents alone."""
         return functools.partial(self.apply, self.params())
 
     def params(self) -> Any:
-        """The parameters as they were given."""
         return self._unravel(self._theta)
 
     def state(self) -> dict[str, np.ndarray]:
-        """The parameters by name."""
         return {name: np.asarray(leaf, None if leaf.dtype != jnp.bfloat16 else np.float32) for name, leaf in _leaves(self.params())}
 
     def _encode(self, theta: np.ndarray, z: np.ndarray, groups: np.ndarray) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping
+from abc import ABC, abstractmethod
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -93,18 +94,69 @@ def likelihood_of(given: Any, sigma: Any, kinds: Mapping[str, type]) -> Any:
     return kinds["callable"](given)
 
 
-class AnyNetwork:
-    """A decoder, and an encoder if there is one, with the data that they are trained on."""
+class AnyNetwork(ABC):
+    """A decoder, and an encoder if there is one, with the data that they are trained on: what Motes asks of any library."""
 
-    likelihood: Likelihood
+    likelihood: Any
     data: Any
+    #: How many data and latents of a datum, and parameters of the decoder and of the encoder, there are.
+    count: int
     latent: int
-    #: What its module or function calls itself.
-    called: str
+    d_theta: int
+    phi: int
+    #: Where the parameters start, and the names of the first of them.
+    start: list[float]
+    names: list[str]
+    #: Where what moves besides the parameters starts.
+    buffers: list[float] = []
+    #: Whether it computes in single precision.
+    single: bool
     #: Whether a single row, or a single datum of the encoder's, is too few to normalise by.
     normalises = encoder_normalises = False
-    #: Where what moves besides the weights starts.
-    buffers: list[float] = []
+    #: Turns standard normals into draws from the encoder, for all parameters, rows and the groups that they belong to.
+    encode: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None
+    #: Writes what a run leaves.
+    leave: Callable[..., None]
+    #: What its module or function calls itself.
+    called: str
+
+    @abstractmethod
+    def set(self, theta: np.ndarray, buffers: np.ndarray) -> None:
+        """Takes these parameters and buffers as its own; no buffers stand for those at hand."""
+
+    @abstractmethod
+    def evaluate(
+        self, theta: np.ndarray, x: np.ndarray, groups: np.ndarray | None, want: Sequence[str], buffers: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        """Answers what is asked for at rows x of shape (data, particles, latent)."""
+
+    @abstractmethod
+    def log_joint(self, x: np.ndarray, y: Any, seen: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """log p(x, y) of each row of latents (data, particles, latent), of what is seen of y, and its gradient in them."""
+
+    @abstractmethod
+    def decode(self, z: np.ndarray) -> np.ndarray:
+        """The data that latents (rows, latent) stand for."""
+
+    @abstractmethod
+    def first(self, count: int) -> np.ndarray:
+        """The first data."""
+
+    @abstractmethod
+    def given(self, array: np.ndarray) -> Any:
+        """An array as the network's own data are, where they are."""
+
+    @abstractmethod
+    def trained(self) -> Any:
+        """What decodes, with the parameters that are set."""
+
+    @abstractmethod
+    def params(self) -> Any:
+        """The parameters that are set, which no later fit changes."""
+
+    @abstractmethod
+    def state(self) -> dict[str, np.ndarray]:
+        """Parameters and buffers by name."""
 
     def described(self) -> dict[str, Any]:
         """What a run must know of the model besides its data."""

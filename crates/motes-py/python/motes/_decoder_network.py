@@ -88,7 +88,8 @@ class Network(AnyNetwork):
     def __init__(
         self, module: nn.Module, data: Tensor, latent: int, likelihood: Likelihood, encoder: nn.Module | None, one_pass: bool
     ) -> None:
-        self.module, self.encoder, self.latent, self.likelihood = module, encoder, latent, likelihood
+        self.module, self.latent, self.likelihood = module, latent, likelihood
+        self.encoder: Any = encoder
         self.one_pass, self.data, self.count = one_pass, data, len(data)
         self._weights = _trained("module", module)
         self.called = type(module).__name__
@@ -105,21 +106,14 @@ class Network(AnyNetwork):
         self._probe()
         self.d_theta, self.phi = (sum(p.numel() for p in part) for part in (self._weights, self._phi))
         self.start = np.concatenate([numbers(p.flatten()) for p in (*self._weights, *self._phi)]).tolist()
-        self.buffers: list[float] = self._moved(0).tolist() if self.two_modes or self.encoder_moves else []
+        named = (part for part in module.named_parameters() if part[1].requires_grad)
+        self.names = [one for name, p in named for one in named_values(name, p.numel())][:TRACED]
+        self.buffers = self._moved(0).tolist() if self.two_modes or self.encoder_moves else []
         self.encode = None if encoder is None else self._encode
 
     def described(self) -> dict[str, Any]:
         """What a run must know of the model besides its data."""
         return {**super().described(), "batchnorm": "one-pass" if self.one_pass else "two-pass"}
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the first weights."""
-        out: list[str] = []
-        for name, p in self.module.named_parameters():
-            if p.requires_grad and len(out) < TRACED:
-                out += named_values(name, p.numel())
-        return out[:TRACED]
 
     def _probe(self) -> None:
         """What the modules do with a few latents and data: refuses what cannot be trained, and sees what depends on the mode."""
@@ -208,7 +202,6 @@ class Network(AnyNetwork):
 
     @torch.no_grad()
     def set(self, theta: np.ndarray, buffers: np.ndarray) -> None:
-        """Gives the modules these weights and buffers; none of the latter stand for those at hand."""
         weights = [*self._weights, *(self._phi if len(theta) > self.d_theta else [])]
         flat = torch.from_numpy(theta).to(self.dtype).to(self.device)
         for p, part in zip(weights, flat.split([p.numel() for p in weights])):
@@ -238,20 +231,17 @@ class Network(AnyNetwork):
         if "log_density" in want:
             self.module.eval()
             found["log_density"] = numbers(self.log_likelihood(z, y)) - 0.5 * squares(x)
-        loss = other = None
+        loss = other = gradient = None
         if "grad_theta" in want and len(theta) > self.d_theta:
             loss, other, found["grad_theta"] = self._bound(z, y, train, buffers)
         elif "grad_theta" in want:
             together = "grad_x" in want and (not train or self.one_pass)
             rows, gradients = self._derived(z, y, together, True, train, buffers)
             found["grad_theta"] = numbers(_flat(gradients, self._weights))
-            if together:
-                found["grad_x"] = gradients[-1]
-            loss = rows
+            gradient, loss = gradients[-1] if together else None, rows
         if "buffers" in want:
             found["buffers"] = self._moved(buffers[0] + 1)
         if "grad_x" in want:
-            gradient: Any = found.pop("grad_x", None)
             if gradient is None:
                 rows, (gradient,) = self._derived(z, y, True, False, False, buffers)
                 loss = rows if loss is None else loss
@@ -310,34 +300,27 @@ class Network(AnyNetwork):
 
     @torch.no_grad()
     def decode(self, z: np.ndarray) -> np.ndarray:
-        """The data that latents (rows, latent) stand for."""
         self.module.eval()
         rows = torch.from_numpy(np.ascontiguousarray(z)).to(self.device, self.dtype)
         made = torch.cat([self.likelihood.mean(self.module(part)) for part in rows.split(PART)])
         return numbers(made, torch.float32 if self.single else torch.float64)
 
     def trained(self) -> nn.Module:
-        """The module, in evaluation mode."""
         return self.module.eval()
 
     def params(self) -> dict[str, Tensor]:
-        """Its weights and buffers, which no later fit changes."""
         return {name: value.clone() for name, value in self.module.state_dict().items()}
 
     def state(self) -> dict[str, np.ndarray]:
-        """The module's weights and buffers by name."""
         return {name: as_it_is(value) for name, value in self.module.state_dict().items()}
 
     def first(self, count: int) -> np.ndarray:
-        """The first data."""
         return as_it_is(self.data[:count])
 
     def given(self, array: np.ndarray) -> Tensor:
-        """An array on the module's device, as the module's data are."""
         return self.of_device(torch.from_numpy(np.ascontiguousarray(array)))
 
     def log_joint(self, x: np.ndarray, y: Tensor, seen: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """log p(x, y) of each row of latents (data, particles, latent), of what is seen of y, and its gradient in them."""
         self.module.eval()
         leaf = torch.from_numpy(x).to(self.device, self.dtype).requires_grad_()
         with torch.enable_grad():

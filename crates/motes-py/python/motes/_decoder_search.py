@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterator
 import numpy as np
 
 from . import _core
+from ._decoder_likelihood import AnyNetwork
 
 #: Values of data that are searched for together: the rest waits, so that memory stays small.
 _TOGETHER = 1 << 16
@@ -25,10 +26,10 @@ Told = Callable[[int], None]
 Joint = Callable[[np.ndarray], "tuple[np.ndarray, np.ndarray]"]
 
 
-def best_latents(network: Any, y: Any, seen: np.ndarray | None, steps: int, seed: int, told: Told) -> np.ndarray:
+def best_latents(network: AnyNetwork, y: Any, seen: np.ndarray | None, steps: int, seed: int, told: Told) -> np.ndarray:
     """The latents with the largest log p(x, y), where y is seen; shape (data, latent)."""
     normals = _core.draw(np.zeros((1, network.latent), np.float32), None, "prior", None, len(y) * _STARTS, seed)
-    starts = normals.reshape(len(y), _STARTS, network.latent).astype(_precision(network))
+    starts: np.ndarray = normals.reshape(len(y), _STARTS, network.latent).astype(_precision(network))
     found = []
     for part in _parts(y):
         target, there = y[part], None if seen is None else seen[part]
@@ -37,7 +38,7 @@ def best_latents(network: Any, y: Any, seen: np.ndarray | None, steps: int, seed
     return np.concatenate(found).astype(np.float64)
 
 
-def _precision(network: Any) -> type:
+def _precision(network: AnyNetwork) -> type:
     return np.float32 if network.single else np.float64
 
 
@@ -71,7 +72,7 @@ def _climb(joint: Joint, z: np.ndarray, steps: int) -> np.ndarray:
     return best_z[np.arange(len(z)), best.argmax(axis=1)]
 
 
-def draws(network: Any, y: Any, start: np.ndarray, particles: int, steps: int, h: float, seed: int, told: Told) -> np.ndarray:
+def draws(network: AnyNetwork, y: Any, start: np.ndarray, particles: int, steps: int, h: float, seed: int, told: Told) -> np.ndarray:
     """Draws from the posterior of each datum's latents by MALA from `start`; shape (data, particles, latent).
 
     Each datum has a step size of its own, which is adapted in the first half of the steps.
@@ -79,7 +80,8 @@ def draws(network: Any, y: Any, start: np.ndarray, particles: int, steps: int, h
     randomness = np.random.default_rng(seed)
     found = []
     for part in _parts(y):
-        z, target = start[part, None].astype(_precision(network)).repeat(particles, axis=1), y[part]
+        z: np.ndarray = start[part, None].astype(_precision(network)).repeat(particles, axis=1)
+        target = y[part]
         found.append(_mala(lambda z: network.log_joint(z, target, None), z, steps, h, randomness))
         told(min(part.stop, len(y)))
     return np.concatenate(found).astype(np.float64)
