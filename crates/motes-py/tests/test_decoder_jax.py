@@ -191,7 +191,7 @@ def test_a_module_of_flax_needs_its_apply_and_its_parameters():
 
 
 WRONG = {
-    "module is 3; give a function": dict(module=3),
+    "module is of type int; give a function": dict(module=3),
     "params holds no arrays": dict(params={}),
     "params holds int64 at in.b": dict(params={"in": {"b": np.arange(3)}}),
     "module returns rows of shape \\(3,\\) and data has rows of shape \\(4,\\)": dict(data=table(columns=4)),
@@ -207,7 +207,7 @@ WRONG = {
     "sigma is 1.0 and belongs": dict(likelihood="bernoulli", sigma=1.0),
     "likelihood is 'poisson'": dict(likelihood="poisson"),
     "likelihood returned \\(\\)": dict(likelihood=lambda output, y: output.sum()),
-    "encoder is .*; give a function of parameters and data, and its parameters": dict(encoder=encoder),
+    "encoder is of type function; give a function of parameters and data, and its parameters": dict(encoder=encoder),
     "the encoder's parameters holds no arrays": dict(encoder=(encoder, {})),
     "encoder must return a mean": dict(encoder=(lambda phi, y: y, np.ones(2))),
     "encoder failed for data": dict(encoder=(encoder, np.ones((9, 4)))),
@@ -228,3 +228,7 @@ def test_what_cannot_be_trained_is_refused(message):
 def test_a_diverging_fit_says_so():
     with pytest.raises(motes.DivergedError, match="step_size"):
         paper(small(), steps=500, step_size=3.0)
+
+
+def test_step_sizes_are_numbers_that_people_write():
+    assert small(sigma=0.1).default_step_size == 0.001 and small(sigma=30.0).default_step_size == 0.1

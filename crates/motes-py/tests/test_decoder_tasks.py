@@ -104,10 +104,15 @@ def test_a_run_directory_holds_pictures_and_weights(tmp_path):
     decoder = motes.torch.Decoder(module, images, latent=2, sigma=0.5)
     fit = paper(decoder, steps=6, batch=10, out=tmp_path / "run", report=False)
     width, height, shown = pixels(tmp_path / "run" / "pictures" / "reconstructions.png")
-    assert (width, height) == (16 * 5, 4 * 6)
+    # Two rows of data and two of what they decode to, each pixel 7 x 7 and 2 white ones around each image.
+    assert (width, height) == (16 * (7 * 5 + 2) + 2, 4 * (7 * 6 + 2) + 2)
     low, high = images.min(), images.max()
-    np.testing.assert_array_equal(shown[:6, :5], np.floor((images[0].astype(float) - low) / (high - low) * 255 + 0.5))
-    assert pixels(tmp_path / "run" / "pictures" / "samples.png")[:2] == (16 * 5, 2 * 6)
+    first = np.floor((images[0].astype(float) - low) / (high - low) * 255 + 0.5)
+    np.testing.assert_array_equal(shown[2 : 2 + 42, 2 : 2 + 35], first.repeat(7, axis=0).repeat(7, axis=1))
+    last = np.floor((images[19].astype(float) - low) / (high - low) * 255 + 0.5)
+    np.testing.assert_array_equal(shown[90 : 90 + 42, 2 + 3 * 37 : 2 + 3 * 37 + 35], last.repeat(7, axis=0).repeat(7, axis=1))
+    assert (shown[:, :2] == 255).all() and (shown[44:46] == 255).all() and (shown[90:132, 4 * 37 + 2 :] == 255).all()
+    assert pixels(tmp_path / "run" / "pictures" / "samples.png")[:2] == (16 * 37 + 2, 2 * 44 + 2)
     raw = (tmp_path / "run" / "weights.safetensors").read_bytes()
     size = struct.unpack("<Q", raw[:8])[0]
     head = json.loads(raw[8 : 8 + size])

@@ -459,7 +459,7 @@ fn pictures(out: &mut String, run: &Run) {
         (
             "samples",
             "Samples",
-            "Latents from the prior N(0, I), always the same ones. motes synthesize draws better ones.",
+            "Latents from the prior N(0, I), always the same ones. synthesize draws better ones.",
         ),
     ] {
         let Ok(png) = std::fs::read(run.dir.join("pictures").join(format!("{file}.png"))) else { continue };

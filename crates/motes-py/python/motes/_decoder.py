@@ -328,7 +328,7 @@ class DecoderFit(Fit):
         own = tuple(self.model._network.data.shape[1:])
         values = np.array(_arrays.converted(name, data, "give an array"))
         if values.dtype.kind not in "fiub" or values.shape[1:] != own or not values.size:
-            raise ValueError(f"{name} has shape {values.shape} and dtype {values.dtype}; give numbers of shape {('data', *own)}")
+            raise ValueError(f"{name} has shape {values.shape} and dtype {values.dtype}; give numbers of shape (data, {', '.join(map(str, own))})")
         nan = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros(values.shape, dtype=bool)
         missing = nan if mask is None else hole(mask, values.shape)
         if (nan & ~missing).any():

@@ -60,7 +60,8 @@ class Gaussian(Likelihood):
 
     def __init__(self, sigma: float) -> None:
         self.sigma, self._precision = sigma, 1.0 / sigma**2
-        self.step_size = min(0.1, 0.1 * sigma**2)
+        # Rounded, because it is shown: 0.1 * 0.1**2 is 0.0010000000000000002.
+        self.step_size = min(0.1, float(f"{0.1 * sigma**2:.12g}"))
 
     def right(self, data: Any, isfinite: Callable[[Any], Any]) -> Any:
         return isfinite(data), "remove or replace values that are not finite"

@@ -17,8 +17,8 @@ import numpy as np
 if TYPE_CHECKING:
     from ._decoder import DecoderFit
 
-#: Images in a row of a grid.
-_COLUMNS = 16
+#: Images in a row of a grid, the white pixels between them, and how many pixels wide and high they are at least.
+_COLUMNS, _GAP, _SIDE = 16, 2, 32
 _DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 
 
@@ -31,18 +31,23 @@ def image_shape(shape: Sequence[int]) -> tuple[int, int, int] | None:
 
 
 def grid(kinds: Sequence[np.ndarray], low: float, high: float) -> np.ndarray:
-    """Equally many images of several kinds below each other, row by row, as bytes of shape (height, width[, 3])."""
+    """Equally many images of several kinds below each other, row by row, as bytes of shape (height, width[, 3]).
+
+    Small images are shown larger: their pixels become squares.
+    """
     channels, height, width = image_shape(kinds[0].shape[1:]) or (1, 1, 1)
+    larger = max(1, -(-_SIDE // min(height, width)))
     columns = min(_COLUMNS, len(kinds[0]))
-    lines = []
-    for first in range(0, len(kinds[0]), columns):
-        for kind in kinds:
-            row = kind[first : first + columns].reshape(-1, channels, height, width)
-            # A short last row is filled up with white.
-            white = np.full((columns - len(row), channels, height, width), high, dtype=row.dtype)
-            lines.append(np.concatenate([*row, *white], axis=2))
-    scaled = (np.concatenate(lines, axis=1).astype(np.float64) - low) / max(high - low, 1e-300)
-    pixels = np.clip(np.nan_to_num(scaled) * 255 + 0.5, 0, 255).astype(np.uint8)
+    rows = -(-len(kinds[0]) // columns) * len(kinds)
+    high_cell, wide_cell = larger * height + _GAP, larger * width + _GAP
+    pixels = np.full((channels, rows * high_cell + _GAP, columns * wide_cell + _GAP), 255, np.uint8)
+    for which, kind in enumerate(kinds):
+        scaled = (kind.reshape(-1, channels, height, width).astype(np.float64) - low) / max(high - low, 1e-300)
+        images = np.clip(np.nan_to_num(scaled) * 255 + 0.5, 0, 255).astype(np.uint8)
+        for i, image in enumerate(images.repeat(larger, axis=2).repeat(larger, axis=3)):
+            top = _GAP + (i // columns * len(kinds) + which) * high_cell
+            left = _GAP + i % columns * wide_cell
+            pixels[:, top : top + larger * height, left : left + larger * width] = image
     return pixels[0] if channels == 1 else pixels.transpose(1, 2, 0)
 
 
@@ -104,10 +109,14 @@ def plot(fit: "DecoderFit", count: int) -> Any:
         right.set(title="data, and what their particles decode to")
         right.set_axis_off()
         return figure
-    z = fit.latents[:, 0]
-    other = z[:, 1] if z.shape[1] > 1 else np.zeros(len(z))
-    right.scatter(z[:, 0], other, s=8, c=fit.model.labels, cmap="tab10")
-    right.set(xlabel="x[0]", ylabel="x[1]" if z.shape[1] > 1 else "", title="a particle of each datum")
+    z, labels = fit.latents[:, 0], fit.model.labels
+    right.set(xlabel="x[0]", title="a particle of each datum")
+    if z.shape[1] == 1:
+        right.hist(z[:, 0], bins=30)
+        right.set(ylabel="data")
+    else:
+        right.scatter(z[:, 0], z[:, 1], s=8, **({} if labels is None else {"c": labels, "cmap": "tab10"}))
+        right.set(ylabel="x[1]")
     return figure
 
 

@@ -72,9 +72,9 @@ class Decoder(Decoding):
         default_step_size: float | None = None,
     ) -> None:
         if not callable(module):
-            raise ValueError(f"module is {module!r}; give a function of parameters and latents")
+            raise ValueError(f"module is of type {type(module).__name__}; give a function of parameters and latents")
         if encoder is not None and not (isinstance(encoder, (tuple, list)) and len(encoder) == 2 and callable(encoder[0])):
-            raise ValueError(f"encoder is {encoder!r}; give a function of parameters and data, and its parameters, as a pair")
+            raise ValueError(f"encoder is of type {type(encoder).__name__}; give a function of parameters and data, and its parameters, as a pair")
         kind, table = likelihood_of(likelihood, sigma, KINDS), data if isinstance(data, jax.Array) else table_of(data)
         refuse_shape(table)
         kind.refuse(table, jax.numpy.isfinite)
