@@ -207,6 +207,7 @@ WRONG = {
     "sigma is 1.0 and belongs": dict(likelihood="bernoulli", sigma=1.0),
     "likelihood is 'poisson'": dict(likelihood="poisson"),
     "likelihood returned \\(\\)": dict(likelihood=lambda output, y: output.sum()),
+    "likelihood returns values that are not finite": dict(likelihood=lambda output, y: output * jnp.nan),
     "encoder is of type function; give a function of parameters and data, and its parameters": dict(encoder=encoder),
     "the encoder's parameters holds no arrays": dict(encoder=(encoder, {})),
     "encoder must return a mean": dict(encoder=(lambda phi, y: y, np.ones(2))),

@@ -165,6 +165,7 @@ WRONG = {
     "sigma is 1.0 and belongs": dict(likelihood="bernoulli", sigma=1.0),
     "likelihood is 'poisson'": dict(likelihood="poisson"),
     "likelihood returned \\(\\)": dict(likelihood=lambda output, y: output.sum()),
+    "likelihood returns values that are not finite": dict(likelihood=lambda output, y: output * torch.nan),
     "encoder must return a mean": dict(encoder=nn.Linear(3, 3)),
     "encoder gives others each time": dict(encoder=nn.Sequential(nn.Linear(3, 4), nn.Dropout())),
     "encoder failed for data": dict(encoder=nn.Linear(4, 4)),

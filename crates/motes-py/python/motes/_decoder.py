@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _arrays, _core
 from ._arrays import whole
-from ._decoder_likelihood import AnyNetwork
+from ._decoder_shared import AnyNetwork
 from ._decoder_search import best_latents, draws
 from ._progress import Progress
 from ._registry import models

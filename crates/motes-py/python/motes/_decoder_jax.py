@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from . import _decoder_likelihood as shared
-from ._decoder_likelihood import PART, TRACED, AnyNetwork, named_values, same_groups, squares
+from . import _decoder_shared as shared
+from ._decoder_shared import PART, TRACED, AnyNetwork, named_values, same_groups, squares
 
 
 class Likelihood(shared.Likelihood):
@@ -94,7 +94,8 @@ class Network(AnyNetwork):
         self.refuse_output("module", 4, getattr(output, "shape", None), type(output).__name__)
         if not bool(jnp.isfinite(output).all()):
             raise ValueError("module returns values that are not finite at its first weights; initialise it anew")
-        self.likelihood.values(output[:1, None], self._given(self.data[:1]))
+        values = self.likelihood.values(output[None], self._given(self.data[:1]))
+        self.likelihood.refuse_first(bool(jnp.isfinite(values).all()))
         if self.encoder is not None:
             y = self._given(self.data[np.arange(4) % self.count])
             try:

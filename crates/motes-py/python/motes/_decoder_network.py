@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from . import _decoder_likelihood as shared
-from ._decoder_likelihood import PART, TRACED, AnyNetwork, named_values, same_groups, squares
+from . import _decoder_shared as shared
+from ._decoder_shared import PART, TRACED, AnyNetwork, named_values, same_groups, squares
+
 
 class Likelihood(shared.Likelihood):
     """log p(y | output), value by value or row by row."""
@@ -146,7 +147,8 @@ class Network(AnyNetwork):
             self.normalises = True
         made(z, False)
         with torch.no_grad():
-            self.likelihood.values(output.unsqueeze(0), self.of_device(self.data[:1]))
+            values = self.likelihood.values(output.unsqueeze(0), self.of_device(self.data[:1]))
+            self.likelihood.refuse_first(bool(torch.isfinite(values).all()))
             if self.encoder is not None:
                 self._probe_encoder()
         for buffer, old in zip(self._buffers, before):

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator
 import numpy as np
 
 from . import _core
-from ._decoder_likelihood import AnyNetwork
+from ._decoder_shared import AnyNetwork
 
 #: Values of data that are searched for together: the rest waits, so that memory stays small.
 _TOGETHER = 1 << 16

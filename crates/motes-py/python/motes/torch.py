@@ -24,7 +24,7 @@ except ImportError as error:
 
 from . import _arrays
 from ._decoder import Decoding, DecoderFit
-from ._decoder_likelihood import likelihood_of, refuse_shape, table_of
+from ._decoder_shared import likelihood_of, refuse_shape, table_of
 from ._decoder_network import KINDS, Network
 
 __all__ = ["Decoder", "DecoderFit"]

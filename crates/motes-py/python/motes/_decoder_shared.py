@@ -47,6 +47,11 @@ class Likelihood:
             got = kind if shape is None else shape
             raise ValueError(f"likelihood returned {got}; return the log-likelihood of each of {rows} rows")
 
+    def refuse_first(self, finite: bool) -> None:
+        """Refuses a likelihood that no step could start from."""
+        if not finite:
+            raise ValueError("likelihood returns values that are not finite for the first datum at the module's first weights; correct it or them")
+
     def refuse_rows(self, shape: tuple[int, ...], own: tuple[int, ...]) -> None:
         """Refuses a likelihood of rows where some of their values are missing."""
         if shape != own:
