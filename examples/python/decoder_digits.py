@@ -13,6 +13,7 @@ import motes
 import motes.torch
 
 torch.manual_seed(0)
+torch.set_num_threads(1)  # so small a network is slower on several threads
 digits = (motes.Generator.mnist(1000).images + 1) / 2  # (1000, 1, 32, 32), from black 0 to white 1
 pixels = digits.shape[1:]
 module = torch.nn.Sequential(

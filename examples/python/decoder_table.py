@@ -23,6 +23,7 @@ scaled = (grades - grades[complete].mean(axis=0)) / grades[complete].std(axis=0)
 train, test = np.flatnonzero(complete)[::2], np.flatnonzero(complete)[1::2]
 
 torch.manual_seed(0)
+torch.set_num_threads(1)  # so small a network is slower on several threads
 module = torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, len(names)))
 decoder = motes.torch.Decoder(module, scaled[train].astype(np.float32), latent=2, sigma=0.5, columns=names)
 fit = motes.fit(decoder, particles=10, batch=64, epochs=200, theta_rate=3e-3, step_size=0.02)
