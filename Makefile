@@ -1,6 +1,6 @@
 # Everything a newcomer or CI calls. `make test` is the whole check.
 
-.PHONY: test fmt lint docs unit python test-slow test-arm test-python-full bench results test-browser test-peers test-parquet fuzz deny book package binary wheel notes draft-release
+.PHONY: test fmt lint docs unit python test-slow test-arm test-python-full bench folds results test-browser test-peers test-parquet fuzz deny book package binary wheel notes draft-release
 
 test: fmt lint docs unit python
 
@@ -45,6 +45,11 @@ test-python-full:
 # Motes beside its peers in one run, with ratios; installs the peers into bench/.venv.
 bench:
 	bash bench/run.sh
+
+# Log loss beside scikit-learn's cross-validation, as docs/tables.md has it; TABLES is a directory of tables (bench/folds.py).
+TABLES ?= .
+folds:
+	bash bench/folds.sh $(TABLES)
 
 # Writes docs/results.md and its figures: the paper's number of replicates, and generators far smaller than the paper's (half an
 # hour).

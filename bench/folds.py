@@ -3,7 +3,7 @@
     python bench/folds.py MOTES DIRECTORY [--write docs/tables.md]
 
 MOTES is the command; DIRECTORY holds the files named below (those that are not there are left out); statsmodels brings
-the other real tables. It needs pandas, scikit-learn and statsmodels. Text columns are coded alike for both: scikit-learn
+the other real tables. bench/folds.sh installs what it needs. Text columns are coded alike for both: scikit-learn
 gets the dummies of the training rows. Times are of the processor, with one thread for each program, so that other work on
 the machine changes them little.
 """

@@ -99,6 +99,26 @@ def test_weights_count_rows(tmp_path):
         motes.LogisticRegression(X, y, weights=np.zeros(100))
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_the_estimator_takes_frames_of_numbers_and_refuses_words(library):
+    pytest.importorskip("sklearn")
+    pd, other = pytest.importorskip("pandas"), pytest.importorskip(library)
+
+    from motes.sklearn import EmpiricalBayesLogisticRegression
+
+    X, y = drawn()
+    frame = pd.DataFrame(X, columns=[f"column {i}" for i in range(X.shape[1])])
+    as_given = {"pandas": lambda f: f, "polars": lambda f: other.from_pandas(f), "pyarrow": lambda f: other.Table.from_pandas(f)}[library]
+    model, expected = EmpiricalBayesLogisticRegression().fit(as_given(frame), y), EmpiricalBayesLogisticRegression().fit(X, y)
+    # Frames have another order in memory, in which means are rounded otherwise.
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(as_given(frame)), expected.predict_proba(X), rtol=1e-6)
+    assert list(model.feature_names_in_) == list(frame)
+    for words in (np.where(X[:, 0] > 0, "much", "little"), pd.Categorical(np.where(X[:, 0] > 0, "much", "little"))):
+        with pytest.raises(ValueError, match="X has words in column 'dose'; put a OneHotEncoder before"):
+            EmpiricalBayesLogisticRegression().fit(as_given(frame.assign(dose=words)), y)
+
+
 def test_the_estimator_takes_weights_classes_and_sparse_matrices():
     pytest.importorskip("sklearn")
     sparse = pytest.importorskip("scipy.sparse")

@@ -439,6 +439,21 @@ def test_the_first_of_pandas_categories_is_the_reference():
         assert motes.LogisticRegression(frame, y, reference={"dose": "high"}).x_names[:2] == ["dose=low", "dose=middle"]
 
 
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_the_first_of_other_ordered_categories_is_the_reference(library):
+    pd, other = pytest.importorskip("pandas"), pytest.importorskip(library)
+    words, y = ["low", "middle", "high"] * 20, np.arange(60) % 2
+    levels = ["none", "low", "middle", "high"]
+    if library == "polars":
+        frames = [other.DataFrame({"dose": other.Series(words, dtype=other.Enum(levels))})]
+    else:
+        frame = pd.DataFrame({"dose": pd.Categorical(words, levels, ordered=True)})
+        frames = [kind.from_pandas(frame, preserve_index=False) for kind in (other.Table, other.RecordBatch)]
+    for frame in frames:
+        model = motes.LogisticRegression(frame, y)
+        assert model.x_names == ["dose=high", "dose=middle", "intercept"]
+
+
 def test_series_in_another_order_are_refused():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"size": np.arange(20.0)}, index=np.arange(20) + 100)

@@ -156,16 +156,33 @@ def _is_words(column: Any, part: np.ndarray) -> bool:
     return part.dtype.kind == "O" and any(isinstance(v, (str, bytes, bool, np.bool_)) for v in part)
 
 
+def word_columns(value: Any) -> list[Any]:
+    """The names of a frame's columns of text or categories."""
+    parts = ((name, _plain(value[name])) for name in column_names(value))
+    return [name for name, part in parts if part.dtype.kind != "b" and _is_words(value[name], part)]
+
+
 def first_categories(value: Any, called: Sequence[str]) -> dict[str, str]:
-    """The reference level of each column of pandas' categories: the first of them that occurs, as in R and statsmodels."""
+    """The reference level of each column whose categories have an order: the first of them that occurs, as in R and statsmodels."""
     references = {}
     for name, call in zip(column_names(value), called):
-        categories = getattr(getattr(value[name], "cat", None), "categories", None)
+        categories = _categories(value[name])
         if categories is not None:
-            there = set(value[name].dropna())
+            there = set(_plain(value[name]).tolist())
             first = [str(level).strip() for level in categories if level in there]
             references.update({call: level for level in first[:1]})
     return references
+
+
+def _categories(column: Any) -> list[Any] | None:
+    """The categories of pandas, the enumerations of polars and the ordered dictionaries of Arrow; else none."""
+    dtype = getattr(column, "dtype", getattr(column, "type", None))
+    if type(dtype).__name__ in ("CategoricalDtype", "Enum"):
+        return list(dtype.categories)
+    if type(dtype).__name__ == "DictionaryType" and dtype.ordered:
+        whole = column.unify_dictionaries().chunk(0) if hasattr(column, "chunk") else column
+        return list(whole.dictionary.to_pylist())
+    return None
 
 
 def same_rows(name: str, value: Any, X: Any) -> Any:

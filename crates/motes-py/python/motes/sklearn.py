@@ -13,6 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from ._arrays import word_columns
 from ._fit import fitted
 from ._models import LogisticRegression, MultinomialRegression
 from ._run import how_of, warn
@@ -133,7 +134,14 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
         sample_weight : array_like, shape (rows,), optional
             How often each row counts.
         """
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        try:
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        except ValueError as error:
+            if words := word_columns(X):
+                raise ValueError(
+                    f"X has words in column {words[0]!r}; put a OneHotEncoder before the estimator in a pipeline, or use motes.LogisticRegression, which codes categories itself"
+                ) from error
+            raise
         X = _dense(X)
         check_classification_targets(y)
         weights = None

@@ -464,8 +464,9 @@
     // The chart of theta has no column of its own.
     const { name, label: text } = host.dataset;
     const ofTheta = name === "";
-    let settled = false, which = 0, draw = () => {};
-    const swept = data.runs.some((r) => r.stages.length);
+    const staged = data.runs.filter((r) => r.stages.length).length;
+    // As the chart of one fit: it opens on what came after the search.
+    let settled = ofTheta && data.runs.every((r) => r.stages.length && head(r).there), which = 0, draw = () => {};
     const names = [...new Set(data.runs.flatMap((r) => r.theta.map((t) => t.name)))];
     if (ofTheta && names.length > 1) chooser(host, "Component", names, (i) => { which = i; draw(); });
     const timed = data.runs.filter((r) => r.time && r.time.steps > 0);
@@ -473,7 +474,8 @@
     const made = timed.map((r) => r.time.steps);
     let inTime = timed.length === data.runs.length && Math.max(...made) > 3 * Math.min(...made);
     if (timed.length) radios(host, "Horizontal axis", ["by steps", "by time"], (i) => { inTime = i === 1; draw(); }, Number(inTime));
-    range(host, data.runs, (i) => { settled = i === 1; draw(); });
+    range(host, data.runs, (i) => { settled = i === 1; draw(); }, Number(settled));
+    const unit = staged === data.runs.length ? "sweep" : staged ? "step or sweep" : "step";
     draw = chart(host, () => {
       const lines = [], keys = [];
       data.runs.forEach((run, i) => {
@@ -506,9 +508,9 @@
       const left = data.runs.length - timed.length;
       const log = host.dataset.log !== undefined && !yRange && spansPowers(lines.flatMap((l) => l.y));
       return {
-        lines, keys, yRange, log, xLabel: inTime ? "seconds" : swept ? "step or sweep" : "step",
+        lines, keys, yRange, log, xLabel: inTime ? "seconds" : unit,
         yLabel: ofTheta ? names[which] : log ? `${text} (logarithmic)` : text,
-        xText: inTime ? (x) => `${significant(x, 4)} s` : (k) => `step ${whole(k)}`,
+        xText: inTime ? (x) => `${significant(x, 4)} s` : (k) => `${unit} ${whole(k)}`,
         idle: inTime && left ? `${left} unfinished ${left > 1 ? "runs have" : "run has"} no time yet` : "Point at a line for its values, or use the arrow keys.",
         label: `${text} of ${lines.length} runs ${inTime ? "against time" : "against steps"}. Left and right arrow keys move along a run, up and down change the run.`,
       };
