@@ -97,13 +97,15 @@ binary:
 	cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE target/dist/
 	tar -C target/dist -czf target/motes-$(or $(NAME),binary).tar.gz .
 
-# The Python wheel for this machine, in target/wheels; WHEEL="--compatibility manylinux2014 --zig" and the like go to maturin.
+# The Python wheel for this machine with the command in it, in target/wheels; WHEEL="--compatibility manylinux2014 --zig" and the like
+# go to maturin.
 BIN = $(if $(filter Windows_NT,$(OS)),Scripts,bin)
 wheel:
 	python3 -m venv target/python-wheel
-	target/python-wheel/$(BIN)/python -m pip install --quiet "maturin[zig]>=1.9.4,<2"
+	target/python-wheel/$(BIN)/python -m pip install --quiet "maturin[zig]>=1.9.4,<2" cargo-zigbuild
 	# maturin looks for zig as a module of the first Python on the path.
-	PATH="$(CURDIR)/target/python-wheel/$(BIN):$$PATH" python -m maturin build --release --locked --out target/wheels $(WHEEL)
+	PATH="$(CURDIR)/target/python-wheel/$(BIN):$$PATH" MATURIN_PEP517_ARGS="--locked $(WHEEL)" \
+		python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir target/wheels .
 
 # What the changelog says of the version in Cargo.toml, for a release.
 notes:

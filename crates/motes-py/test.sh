@@ -45,6 +45,7 @@ if [ "$kind" = full ]; then
         python3 -m venv --clear target/python-fresh
         MATURIN_PEP517_ARGS="--profile dev" target/python-fresh/bin/pip install --quiet --disable-pip-version-check "$package"
         target/python-fresh/bin/python examples/python/toy.py >/dev/null
+        [ "$package" != . ] || target/python-fresh/bin/motes --version
         echo "installed $package in a fresh environment, and fitted"
     done
 fi
