@@ -58,6 +58,8 @@ pub struct Callables {
     scores: bool,
     /// Answers several questions at once, in place of gradients, log density and Hessian.
     evaluate: Option<Py<PyAny>>,
+    /// Whether that computes in single precision, so that particles may come rounded to it.
+    single: bool,
     gradients: Py<PyAny>,
     log_density: Option<Py<PyAny>>,
     hessian: Option<Py<PyAny>>,
@@ -88,6 +90,7 @@ impl Callables {
             group_names: get("group_names")?.extract()?,
             scores: get("scores")?.extract()?,
             evaluate: callable("_evaluate")?,
+            single: model.getattr_opt("_single")?.map_or(Ok(false), |single| single.extract())?,
             theta_names: get("theta_names")?.extract()?,
             x_names: get("x_names")?.extract()?,
             start: get("start")?.extract()?,
@@ -233,6 +236,15 @@ impl<'py> Crossing<'_, 'py> {
         shape: &[usize],
         out: &mut [F],
     ) -> PyResult<()> {
+        // Single precision is widened on the way.
+        if let Ok(array) = value.cast_exact::<PyArrayDyn<f32>>()
+            && array.shape() == shape
+            && array.is_c_contiguous()
+        {
+            let array = array.try_readonly()?;
+            out.iter_mut().zip(array.as_slice()?).for_each(|(o, v)| *o = F::of(v.f64()));
+            return Ok(());
+        }
         let array = self.array::<F>(what, value, shape)?;
         out.copy_from_slice(array.try_readonly()?.as_slice()?);
         Ok(())
@@ -316,12 +328,17 @@ impl Written {
         // Most questions are about all groups in their order: then no data need be gathered.
         let all = at.groups.len() == c.groups.unwrap_or(1) && at.groups.iter().zip(0..).all(|(g, i)| *g == i);
         let groups = (!all).then(|| at.groups.to_vec());
-        let (theta, x, buffers_at) = (at.theta.to_vec(), at.x.to_vec(), at.buffers.to_vec());
+        let (theta, buffers_at) = (at.theta.to_vec(), at.buffers.to_vec());
         let (asked, rows) = (self.callables.clone(), shape(Some(c.d_x)));
+        let rounded: Option<Vec<f32>> = c.single.then(|| at.x.iter().map(|v| v.f64() as f32).collect());
+        let x = if c.single { Vec::new() } else { at.x.to_vec() };
         let call = move |py: Python<'_>| -> PyResult<Py<PyAny>> {
             let f = asked.evaluate.as_ref().ok_or_else(|| PyValueError::new_err("there is nobody to ask"))?;
             let theta = PyArray1::from_vec(py, theta);
-            let x = PyArray1::from_vec(py, x).reshape(rows)?;
+            let x = match rounded {
+                Some(x) => PyArray1::from_vec(py, x).reshape(rows)?.into_any(),
+                None => PyArray1::from_vec(py, x).reshape(rows)?.into_any(),
+            };
             let groups = groups.map(|g| PyArray1::from_iter(py, g.into_iter().map(i64::from)));
             let names = PyTuple::new(py, names)?;
             match &asked.network {

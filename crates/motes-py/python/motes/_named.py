@@ -15,7 +15,7 @@ from ._constraints import Constraint, Layout
 from ._pickled import Missing
 
 #: Numbers of data, counted for each particle, that are evaluated at once.
-_CHUNK = 1 << 19
+_CHUNK = 1 << 20
 #: Particles whose Hessians are asked for together.
 _TOGETHER = 8
 _ONE_AT_A_TIME = threading.RLock()
@@ -108,6 +108,16 @@ class Named:
         numbers = self.latent.free + sum(int(np.prod(value.shape[1:])) for value in self.data.values())
         most = min(groups, max(1, _CHUNK // max(1, numbers * particles)))
         return next((n for n in range(most, most // 2, -1) if groups % n == 0), most)
+
+    def not_finite(self) -> str | None:
+        """Which data are no finite numbers, and where, if any are."""
+        for name, value in self.data.items():
+            array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                where = np.argwhere(~np.isfinite(array))[0] if array.ndim else ()
+                of = "" if self.groups is None else f", of group {self.group_names[where[0]]},"
+                return f"data[{name!r}] has {array[tuple(where)]} at {tuple(int(i) for i in where)}{of} which the density may have to leave out"
+        return None
 
     @property
     def _unit(self) -> str:
@@ -273,7 +283,12 @@ def jax_evaluate(named: Named, x64: bool | None) -> tuple[Callable[..., Any], Ca
         at = [layout.split(jnp.zeros(layout.free)) for layout in (named.params, named.latent)]
         return data, jax.eval_shape(density, *at, row)
 
-    data, told = Apart(double)(begin)
+    try:
+        data, told = Apart(double)(begin)
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
+        first = str(error).strip().split("\n")[0].rstrip(".")
+        remedy = "write it with jax.numpy, and with jnp.where or jax.lax.cond in place of if"
+        raise ValueError(f"log_joint does what JAX cannot derive ({first}); {remedy}") from error
     named.refuse_unless_scalar(told.shape, "f" if jnp.issubdtype(told.dtype, jnp.floating) else str(told.dtype))
     tree = jax.tree_util.tree_map
 
@@ -347,6 +362,8 @@ def jax_evaluate(named: Named, x64: bool | None) -> tuple[Callable[..., Any], Ca
             parts = np.split(x, particles // _TOGETHER, axis=-2)
             return (np.sum([answered(theta, part, groups, want)[0] for part in parts], axis=0, dtype=np.float64),)
         return answered(theta, x, groups, want)
+
+    evaluate.single = not double  # type: ignore[attr-defined]
 
     def prior(draw: Callable[..., Any]) -> Callable[..., Any]:
         rows = jax.vmap(named.draws(draw, jnp), in_axes=(None, 0))
@@ -422,6 +439,8 @@ def torch_evaluate(named: Named) -> tuple[Callable[..., Any], Callable[..., Any]
             found["hessian"] = summed if named.groups is None else summed[None]
         answers = tuple(found[name].detach().cpu().numpy() for name in want)
         return _summed(named, want, answers)
+
+    evaluate.single = dtype == torch.float32  # type: ignore[attr-defined]
 
     def prior(draw: Callable[..., Any]) -> Callable[..., Any]:
         rows = vmap(named.draws(draw, torch), in_dims=(None, 0))

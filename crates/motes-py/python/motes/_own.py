@@ -135,6 +135,7 @@ class Model:
         self.scores = _arrays.flag("scores", scores)
         #: Parameters and latents by name, if the model has them.
         self._named, self._evaluate = _named_as, _evaluate
+        self._single = bool(getattr(_evaluate, "single", False))
         self.start: list[float] | None = None
         if start is not None:
             given = _arrays.converted("start", start, "give a number for each parameter")

@@ -132,9 +132,14 @@ def attended(
     except DivergedError as error:
         # A Hessian that cannot be inverted comes without a step size, and says itself what it is.
         if isinstance(model, Model) and math.isnan(error.norm) and not math.isnan(error.step_size):
-            hint = "a callable returned NaN, or an infinite value; motes.check_model may tell which"
+            hint = _not_finite(model) or "a callable returned NaN, or an infinite value; motes.check_model may tell which"
             message = f"{error} ({hint})"
             raise DivergedError(message, error.step, error.norm, error.step_size, error.suggestion) from None
+        raise
+    except ValueError as error:
+        # Where no start has a finite density, the data may be the reason.
+        if "finite" in str(error) and isinstance(model, Model) and (hint := _not_finite(model)):
+            raise ValueError(f"{error} ({hint})") from None
         raise
     finally:
         if how.tick is not None:
@@ -150,6 +155,11 @@ def attended(
         why = "interrupted" if run.interrupted else f"the budget of {how.budget:g} s was spent"
         warn(f"{why} after {place}; go on with Fit.resume()")
     return run
+
+
+def _not_finite(model: Model) -> str | None:
+    """Which data of a model with named parameters are no finite numbers."""
+    return None if model._named is None else model._named.not_finite()
 
 
 def warn(text: str, kind: type[Warning] = RuntimeWarning) -> None:
