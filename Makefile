@@ -103,9 +103,9 @@ BIN = $(if $(filter Windows_NT,$(OS)),Scripts,bin)
 wheel:
 	python3 -m venv target/python-wheel
 	target/python-wheel/$(BIN)/python -m pip install --quiet "maturin[zig]>=1.9.4,<2" cargo-zigbuild
-	# maturin looks for zig as a module of the first Python on the path.
+	# The path is for zig, which maturin looks for as a module of the first Python there.
 	PATH="$(CURDIR)/target/python-wheel/$(BIN):$$PATH" MATURIN_PEP517_ARGS="--locked $(WHEEL)" \
-		python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir target/wheels .
+		target/python-wheel/$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir target/wheels .
 
 # What the changelog says of the version in Cargo.toml, for a release.
 notes:
