@@ -9,6 +9,7 @@ import pkgutil
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ROOT
 
@@ -87,6 +88,40 @@ def test_pages_run(page, tmp_path, monkeypatch):
                 assert line in shown, f"{page} shows {line!r}, but not so:\n{printed}"
                 compared += 1
     assert names and (compared > 10 or page == "README.md")
+
+
+def readers_names():
+    """What the blocks of the guides leave to their readers: data of their own."""
+    rng = np.random.default_rng(0)
+    subject = np.repeat(np.arange(40), 5)
+    X = np.column_stack([np.ones(200), rng.normal(size=(200, 2))])
+    y = rng.poisson(np.exp(X @ [0.5, 0.3, -0.2] + 0.5 * rng.normal(size=40)[subject]))
+    images = rng.integers(0, 256, (16, 32, 32))
+    own = {"subject": subject, "X": X, "y": y, "data": rng.random((256, 784))}
+    return {"motes": motes, **own, "images": images, "holes": images[:2], "latents": rng.normal(size=(2, 64))}
+
+
+GUIDES = ["docs/python.md", "docs/decoders.md"]
+BLOCKS = [
+    (page, i, text)
+    for page in GUIDES
+    for i, text in enumerate(re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.M | re.S))
+    if "=..." not in text  # a signature, not a program
+]
+
+
+@pytest.mark.parametrize(("page", "i", "text"), BLOCKS, ids=[f"{page}-{i}" for page, i, _ in BLOCKS])
+def test_blocks_of_guides_run(page, i, text, tmp_path, monkeypatch):
+    """Each block of Python on these pages runs, on readers' data and for one epoch."""
+    monkeypatch.chdir(tmp_path)
+    names = readers_names()
+    if "jnp." in text:
+        names["jnp"] = pytest.importorskip("jax.numpy")
+    for module in ("arviz", "torch"):
+        if module in text:
+            pytest.importorskip(module)
+    exec(compile(re.sub(r"epochs=\d+", "epochs=1", text), page, "exec"), names)
+    assert isinstance(names["fit"], motes.Fit)
 
 
 def form(line):

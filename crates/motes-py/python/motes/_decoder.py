@@ -226,7 +226,7 @@ class DecoderFit(Fit):
     def synthesize(
         self, count: int = 64, source: str = "gaussian", components: int | None = None, seed: int = 0
     ) -> np.ndarray:
-        """Data that nobody has seen.
+        """Makes new data.
 
         Parameters
         ----------

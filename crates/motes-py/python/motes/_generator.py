@@ -187,7 +187,7 @@ class GeneratorFit(Fit):
     def synthesize(
         self, count: int = 64, source: str = "gaussian", components: int | None = None, seed: int = 0
     ) -> np.ndarray:
-        """Images that nobody has seen.
+        """Makes new images.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class GeneratorFit(Fit):
         return self.decode(latents.reshape(-1, _D_X))
 
     def test_images(self, count: int = 16) -> np.ndarray:
-        """Images that it was not trained on: MNIST's test images, or what its folder or IDX file has more.
+        """Images that it was not trained on: MNIST's test images, or further images of its folder or IDX file.
 
         Parameters
         ----------

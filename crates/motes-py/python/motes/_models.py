@@ -326,8 +326,8 @@ class LogisticRegression(_Builtin):
 class MultinomialRegression(_Builtin):
     """Empirical-Bayes regression for several classes: softmax, weights ~ N(0, V), and log V is learnt.
 
-    The weights of a feature add up to 0 over the classes, for a shift of all of them moves no probability; what a fit
-    moves are their contrasts, and :attr:`Fit.coefficients` are those of each class.
+    Adding a number to the weights of all classes changes no probability, so the weights of a feature add up to 0 over the
+    classes. A fit moves their contrasts; :attr:`Fit.coefficients` has the coefficients of each class.
 
     Parameters
     ----------

@@ -177,7 +177,7 @@ def _data(data: Any, groups: int | None) -> dict[str, Any]:
 
 
 def by_group(index: Any, **columns: Any) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Rows as data of groups, padded to the size of the largest group, with a mask.
+    """Arranges rows by group, padded to the size of the largest group, with a mask.
 
     Parameters
     ----------

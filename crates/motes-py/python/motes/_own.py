@@ -216,7 +216,7 @@ class Model:
         x64: bool | None = None,
         **options: Any,
     ) -> "Model":
-        """A model whose derivatives JAX derives from its log density.
+        """A model given by its log density, which JAX differentiates.
 
         Everything is vectorised by ``jax.vmap`` and compiled. Data are arguments of the compiled functions, not
         constants in them.
@@ -303,7 +303,7 @@ class Model:
         coords: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> "Model":
-        """A model whose derivatives PyTorch derives from its log density, by ``torch.func``.
+        """A model given by its log density, which PyTorch differentiates by ``torch.func``.
 
         Parameters
         ----------
@@ -444,7 +444,7 @@ class Checks(List[Check]):
 
 
 def check_model(model: Any, seed: int = 0) -> Checks:
-    """Compares every derivative that a model gives with finite differences of what it derives from.
+    """Compares every derivative that a model gives with finite differences.
 
     Without a log density, the gradients are checked against each other: their mixed second derivatives must agree.
 

@@ -201,7 +201,7 @@ class Fit(Told, Ran):
 
     @property
     def scalars(self) -> dict[str, float] | None:
-        """What the model wants in the trace, by name, as means over the last pass over all groups, if it wants anything."""
+        """What the model adds to the trace, by name, as means over the last pass over all groups, if it adds anything."""
         return self._summary["scalars"]
 
     @property

@@ -42,7 +42,7 @@ class Step(NamedTuple):
     acceptance : float or None
         The fraction of moves accepted, where there was an accept-reject step.
     scalars : dict of str to float
-        What the model wants in the trace, such as the ``loss`` of a generator.
+        What the model adds to the trace, such as the ``loss`` of a generator.
     """
 
     k: int

@@ -55,7 +55,7 @@ class Told:
 
     @property
     def information_share(self) -> np.ndarray:
-        """How much of the information that complete data would hold about each parameter the data do hold."""
+        """For each parameter, the share of the information of complete data that the data hold."""
         return self._of_theta("information_share")
 
     @property
@@ -92,7 +92,7 @@ class Told:
 
     @property
     def verdict(self) -> str:
-        """``ok``, or what is the matter in a word; ``diagnostics["advice"]`` says what to do about it."""
+        """``ok``, or a word for what is wrong; ``diagnostics["advice"]`` says what to do about it."""
         return self._summary["diagnostics"]["verdict"]
 
     @property

@@ -33,17 +33,17 @@ __all__ = ["Decoder", "DecoderFit"]
 class Decoder(Decoding):
     """A latent variable model whose data are decoded by a PyTorch module: x ~ N(0, I), and y given x by the module's output.
 
-    ``motes.fit`` trains the module by ``pgd``, ``abp``, ``short-run``, or ``vae``, in mini-batches of data whose particles alone
-    move. Everything is evaluated in the module's own precision, on its own device. The module is trained in place: afterwards
+    ``motes.fit`` trains the module by ``pgd``, ``abp``, ``short-run``, or ``vae``, in mini-batches: only the particles of
+    the batch move. Everything is evaluated in the module's own precision, on its own device. The module is trained in place: afterwards
     its weights are those of the last step, and it is in evaluation mode. A fit starts from the weights that the module has now.
 
     Parameters
     ----------
     module : torch.nn.Module
         Turns latents of shape (rows, latent) into outputs of shape (rows, ...). Parameters that require gradients are
-        trained. Buffers, as the running statistics of batch normalisation, move with them.
+        trained. Buffers, such as the running statistics of batch normalisation, move with them.
     data : array_like or tensor, shape (data, ...)
-        A latent vector belongs to each datum. Data stay where they are; a batch at a time goes to the module's device.
+        Each datum has a latent vector. Data stay where they are; a batch at a time goes to the module's device.
     latent : int
         The number of latent variables of a datum.
     likelihood : {"gaussian", "bernoulli"} or callable
