@@ -84,9 +84,10 @@ deny:
 	@command -v cargo-deny > /dev/null || { echo "make deny needs cargo-deny; install it with: cargo install --locked cargo-deny"; exit 2; }
 	cargo deny check $(DENY)
 
-# What a registry would get of the library crates and the command line, each built from its package alone.
+# What a registry would get of the library crates and the command line: each is built from its package alone, in the order in which
+# they would be published, and nothing is uploaded.
 package:
-	cargo package --workspace --exclude motes-py --exclude motes-fuzz
+	cargo publish --dry-run --workspace --exclude motes-py --exclude motes-fuzz
 
 # The binary as it is released, in target/dist and target/motes-NAME.tar.gz.
 EXE = $(if $(filter Windows_NT,$(OS)),.exe)
