@@ -29,8 +29,8 @@ additional-css = ["motes.css"]
 enable = false
 """
 
-# Options stay on one line; tables that are wider than the page scroll.
-STYLE = "td:first-child code { white-space: nowrap; }\n"
+# Options stay on one line; tables that are wider than the page scroll, others begin at its left.
+STYLE = "td:first-child code { white-space: nowrap; }\n.content table { margin-left: 0; }\n"
 
 
 def place(file: Path) -> Path:
