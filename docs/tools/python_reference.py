@@ -128,6 +128,7 @@ def main() -> None:
     for name in (n for n in names if n not in functions):
         of_class(f"motes.{name}", getattr(motes, name), names)
     of_source("torch", "Decoder")
+    of_source("jax", "Decoder")
     of_class("motes.torch.DecoderFit", DecoderFit, names)
     of_source("sklearn", "EmpiricalBayesLogisticRegression")
 

@@ -117,7 +117,7 @@ def test_blocks_of_guides_run(page, i, text, tmp_path, monkeypatch):
     names = readers_names()
     if "jnp." in text:
         names["jnp"] = pytest.importorskip("jax.numpy")
-    for module in ("arviz", "torch"):
+    for module in ("arviz", "flax", "torch"):
         if module in text:
             pytest.importorskip(module)
     exec(compile(re.sub(r"epochs=\d+", "epochs=1", text), page, "exec"), names)

@@ -36,8 +36,8 @@ __all__ = ["Decoder", "DecoderFit"]
 class Decoder(Decoding):
     """A latent variable model whose data are decoded by a function of JAX: x ~ N(0, I), and y given x by the function's output.
 
-    ``motes.fit`` trains its parameters as it trains those of :class:`motes.torch.Decoder`, whose arguments not told of here are the
-    same, by functions that JAX compiles. ``fit.params`` are the trained parameters.
+    ``motes.fit`` trains its parameters as it trains those of :class:`motes.torch.Decoder`, by functions that JAX compiles. Arguments that
+    are not described here are the same. ``fit.params`` are the trained parameters.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Decoder(Decoding):
     params : pytree of arrays
         Where the parameters start, such as ``module.init(key, z)``. All of them are trained, in their own precision.
     data : array_like, shape (data, ...)
-        A latent vector belongs to each datum.
+        Each datum has a latent vector.
     latent : int
         The number of latent variables of a datum.
     likelihood : {"gaussian", "bernoulli"} or callable
