@@ -29,8 +29,11 @@ additional-css = ["motes.css"]
 enable = false
 """
 
-# Options stay on one line; tables that are wider than the page scroll, others begin at its left.
-STYLE = "td:first-child code { white-space: nowrap; }\n.content table { margin-left: 0; }\n"
+# Pages have room for what a terminal shows; options stay on one line; tables that are wider than the page scroll, others begin at its left.
+STYLE = """:root { --content-max-width: 900px; }
+td:first-child code { white-space: nowrap; }
+.content table { margin-left: 0; }
+"""
 
 
 def place(file: Path) -> Path:
