@@ -51,14 +51,6 @@ impl Job {
         }
     }
 
-    #[cfg(test)]
-    pub fn tasks(&self) -> &[Task] {
-        match &self.work {
-            Work::Runs(tasks) => tasks,
-            Work::Training(_) => &[],
-        }
-    }
-
     /// The memory that it needs, where that is not little.
     pub fn bytes(&self) -> u128 {
         match &self.work {

@@ -1,6 +1,6 @@
 //! One run of the paper: its data, its settings, and what is kept of it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use motes::algorithms::MEAN_FIELD;
@@ -14,7 +14,7 @@ use motes_app::config::Config;
 use motes_app::job::{self, Job, Length, Precise};
 use motes_models::data::{self, Classification, Moments, mnist, wisconsin};
 use motes_models::options::Table;
-use motes_models::registry::{Given, Precision, Problem};
+use motes_models::registry::{Given, Precision};
 use serde::{Deserialize, Serialize};
 
 use super::training::Trained;
@@ -120,8 +120,8 @@ impl Task {
         self.settings.steps as f64 * (1e-6 + per_particle * self.settings.particles as f64)
     }
 
-    /// The name of its model, and the model with its data.
-    fn problem(&self) -> Result<(&'static str, Arc<dyn Problem>), String> {
+    /// Carries it out in the pool of the calling thread; `None` if it was interrupted.
+    pub fn carry_out(&self, interrupt: &Interrupt) -> Result<Option<Outcome>, String> {
         let (model, option, value) = match self.data {
             Data::Toy { dim } => ("hierarchical", "dim", dim.into()),
             Data::Logistic { split } => ("logistic", "split-seed", split.into()),
@@ -131,23 +131,8 @@ impl Task {
         if let Data::Toy { .. } = self.data {
             options.insert("groups".into(), 1.into()); // one latent vector, as in the paper
         }
-        let problem = job::entry_of(model)?.load(options, Given::Options).map_err(|e| e.to_string())?;
-        Ok((model, problem))
-    }
-
-    /// Refuses settings that its model cannot be fitted with.
-    #[cfg(test)]
-    pub fn check(&self) -> Result<(), Error> {
-        let (_, problem) = self.problem()?;
-        Ok(match problem.defaults().precision {
-            Precision::F32 => self.settings.validate(&*f32::model(&*problem, &self.settings)?)?,
-            Precision::F64 => self.settings.validate(&*f64::model(&*problem, &self.settings)?)?,
-        })
-    }
-
-    /// Carries it out in the pool of the calling thread; `None` if it was interrupted.
-    pub fn carry_out(&self, interrupt: &Interrupt) -> Result<Option<Outcome>, String> {
-        let (model, problem) = self.problem()?;
+        let entry = job::entry_of(model)?;
+        let problem = entry.load(options, Given::Options).map_err(|e| e.to_string())?;
         let authors = match self.data {
             Data::Logistic { split } if self.keep.authors => Some(Authors::new(&cancer_test(split)?)),
             _ => None,
