@@ -97,7 +97,6 @@ fn axes<'a, 'b>(
         .y_desc(y_desc)
         .x_labels(7)
         .y_labels(7)
-        .x_label_formatter(&|x| format!("{x:.0}"))
         .label_style(TEXT)
         .draw()?;
     Ok(chart)
@@ -159,7 +158,7 @@ fn groups(y: &[f64], clouds: &[Vec<f64>], theta: f64, se: f64) -> Result<(), Fai
     let end = y.len() as f64;
     let (low, high) = (y[order[0]] - 0.6, y[order[y.len() - 1]] + 0.6);
     let title = "observations (circles), clouds of their hidden levels (bars), and theta";
-    let mut chart = axes(&root, title, [0.0..end, low..high], ["observations in order of size", "y, x and theta"])?;
+    let mut chart = axes(&root, title, [0.0..end, low..high], ["observation, by size", "y, x and theta"])?;
     let half = 1.959_964 * se;
     let band = Rectangle::new([(0.0, theta - half), (end, theta + half)], ORANGE.mix(0.15).filled());
     chart.draw_series([band])?;

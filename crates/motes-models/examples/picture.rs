@@ -16,7 +16,7 @@ const RUNS: [(&Algorithm, f64, RGBColor); 5] = [
     (&PQN, 0.1, RGBColor(230, 159, 0)),
     (&PMGD, 0.1, RGBColor(0, 158, 115)),
     (&SOUL, 0.01, RGBColor(204, 121, 167)),
-    (&EM, 1.0, RGBColor(213, 94, 0)),
+    (&EM, 1.0, RGBColor(86, 86, 86)),
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -69,7 +69,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.08))
         .x_desc("step k")
-        .x_label_formatter(&|k| format!("{k:.0}"))
         .y_desc("theta")
         .label_style(text.clone())
         .draw()?;
@@ -88,7 +87,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             BLACK.stroke_width(1),
         ))?
         .label("theta_*, in closed form")
-        .legend(|(x, y)| DashedPathElement::new([(x, y), (x + 22, y)], 6, 4, BLACK.stroke_width(1)));
+        .legend(|(x, y)| PathElement::new([(x, y), (x + 22, y)], BLACK.stroke_width(1)));
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::LowerRight)
@@ -119,7 +118,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .bold_line_style(BLACK.mix(0.08))
         .x_desc("x_1")
         .x_labels(6)
-        .x_label_formatter(&|x| format!("{x:.0}"))
         .label_style(text)
         .draw()?;
     let sky = RGBColor(86, 180, 233).mix(0.6);

@@ -406,7 +406,7 @@ fn coefficients(out: &mut String, s: &Summary, drawn: bool) {
     out.push_str("</tbody></table></div>\n");
     note(
         out,
-        "Posterior means at the estimate of theta, per unit of the column and, in the column “standardised”, per standard deviation of it. P(sign) is the posterior probability that the coefficient has the sign of its mean. coefficients.csv has all digits.",
+        "Posterior means at the estimate of theta, per unit of the column and, under standardised, per standard deviation of it. P(sign) is the posterior probability that the coefficient has the sign of its mean. coefficients.csv has them in full.",
     );
     out.push_str("</section>\n");
 }
