@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use motes::auto::{self, Assessment};
+use motes::checkpoint;
 use motes::files::{Durable, write_atomically};
 use motes::printable::Number;
+use motes::ranks::{Ranks, agree, any};
 use motes::record::{RunDirectory, TraceRows, trace_header};
 use motes::sentence::foreign_path;
 use motes::settings::InitTheta;
 use motes::summary::{Assessed, Metrics};
 use motes::tested::Tested;
 use motes::{
-    Cloud, Diagnostics, Ended, Flow, Model, Observer, Real, Settings, State, StepInfo, Stop, Summary,
+    Cloud, Diagnostics, Ended, Flow, Model, Observer, Real, Settings, State, StepInfo, Summary, Team,
 };
 use motes_models::registry::{Epochs, Fitted, Problem};
 use serde_json::Value;
@@ -82,30 +84,39 @@ pub struct Outcome<F> {
 }
 
 /// Makes the run, and writes what is to be written; with a report, if it has a directory. A step in the middle of a long
-/// evaluation is given up soon after the flag `stop` is set. Must be called inside [`motes::Pool::install`].
-pub fn carry_out<F: Real>(
+/// evaluation is given up soon after the team's flag is set. Must be called inside [`motes::Pool::install`].
+///
+/// Several ranks must all call it, with the same job. Rank 0 alone reads and writes, and needs to know where the run is; another has
+/// its trace too if it is told that it is in memory. What fails at the very end may fail on rank 0 alone.
+pub fn carry_out<'m, F: Real>(
     mut job: Job,
-    model: &dyn Model<F>,
+    model: &'m dyn Model<F>,
     start: Start<F>,
     with_report: bool,
     watch: &mut dyn Watch<F>,
-    stop: Stop<'_>,
+    team: impl Into<Team<'m>>,
 ) -> Result<Outcome<F>, Error> {
+    let team = team.into();
     if let Some(every) = job.length.budget().and_then(|b| trace_every(b, model, &job.settings)) {
         job.config.run.trace_every = Some(every);
     }
     let mut notes = Vec::new();
-    let Begun { state, mut place, before } = begin(&mut job, model, start, watch, &mut notes)?;
+    let Begun { state, mut place, before } = begin(&mut job, model, start, watch, &mut notes, team.ranks)?;
     let in_warm_start = state.is_none();
     let mut state = state.unwrap_or_else(|| State::initial(model, &job.settings));
     let ran = match job.length {
         // The warm start begins again when the run is resumed from step 0.
         _ if in_warm_start => Ok((Ended::Early, Duration::ZERO)),
-        Length::Steps => place.run(model, &job, &mut state, (watch, stop), None),
-        Length::Seconds(budget) => for_a_time(budget, &mut job, model, &mut state, &mut place, (watch, stop)),
+        Length::Steps => place.run(model, &job, &mut state, (watch, team), None),
+        Length::Seconds(budget) => for_a_time(budget, &mut job, model, &mut state, &mut place, (watch, team)),
     };
     watch.over();
-    let ran = ran.map_err(|e| blame_start(as_kept(e, &place), &job, model));
+    let ran = ran.map_err(|e| match place {
+        Place::Elsewhere => e,
+        _ => blame_start(as_kept(e, &place), &job, model),
+    });
+    // A failure that is known to all ranks is told by the first.
+    let ran = agree(team.ranks, ran);
     let mut note = |warning: Option<String>, watch: &mut dyn Watch<F>| {
         warning.iter().for_each(|line| watch.warn(line));
         notes.extend(warning);
@@ -125,7 +136,7 @@ pub fn carry_out<F: Real>(
     };
     let seconds = before + spent.as_secs_f64();
     let assessed = match ended {
-        Ended::Complete => assess(&job, model, &state, watch, stop)?,
+        Ended::Complete => assess(&job, model, &state, watch, team)?,
         Ended::Early => None,
     };
     // A run that was stopped while it was assessed is not over: what it has come to is kept, and it is assessed again.
@@ -141,6 +152,7 @@ pub fn carry_out<F: Real>(
             summary.scalars = scalars(model, &job.settings, state.k, &memory.text[..]);
             (None, memory.text)
         }
+        Place::Elsewhere => (None, Vec::new()),
         Place::Directory(mut directory) => {
             if !model.scalars().is_empty() {
                 directory.sync_trace()?;
@@ -265,8 +277,9 @@ fn assess<F: Real>(
     model: &dyn Model<F>,
     state: &State<F>,
     watch: &dyn Watch<F>,
-    stop: Stop<'_>,
+    team: Team<'_>,
 ) -> Result<Option<Assessed>, Error> {
+    let stopped = || any(team.ranks, watch.stopped());
     let unknown = Assessed { level: level(job), ..Assessed::default() };
     if state.auto.is_some() {
         let assessment = Assessment::of_fit(model, state, job.settings.seed);
@@ -278,16 +291,14 @@ fn assess<F: Real>(
     let began = Instant::now();
     let theta = state.averages.theta_mean().unwrap_or_else(|| state.theta.clone());
     // A pass that fails says nothing about the run: it is as if there had been none.
-    let assessment =
-        auto::assess(model, &job.settings, &theta, &state.cloud, stop, || watch.stopped()).ok().flatten();
+    let assessment = auto::assess(model, &job.settings, &theta, &state.cloud, team, stopped).ok().flatten();
     let assessment = assessment.map(|mut known| {
         if Diagnostics::is_moving(state) {
-            known.runs_away =
-                auto::runs_away(model, &job.settings, &theta, &state.cloud, stop, || watch.stopped());
+            known.runs_away = auto::runs_away(model, &job.settings, &theta, &state.cloud, team, stopped);
         }
         known
     });
-    if watch.stopped() {
+    if stopped() {
         return Ok(None);
     }
     let seconds = assessment.as_ref().map(|_| began.elapsed().as_secs_f64());
@@ -451,7 +462,31 @@ fn begin<F: Real>(
     start: Start<F>,
     watch: &mut dyn Watch<F>,
     notes: &mut Vec<String>,
+    ranks: &dyn Ranks,
 ) -> Result<Begun<F>, Error> {
+    let placed = match (ranks.rank(), start) {
+        (0, start) => find_place(job, model, start, watch, notes),
+        (_, Start::Memory) => find_place(job, model, Start::Memory, watch, notes),
+        _ => Ok((None, Place::Elsewhere, 0.0)),
+    };
+    let (state, place, before) = agree(ranks, placed)?;
+    let state = checkpoint::state_of_first(ranks, state, || State::initial(model, &job.settings))?;
+    watch.begins(job, state.as_ref());
+    let state = match state.filter(|state| state.k > 0) {
+        Some(state) => Some(state),
+        None => motes::start_unless(model, &job.settings, || any(ranks, watch.stopped()))?,
+    };
+    Ok(Begun { state, place, before })
+}
+
+/// Where the run is, with its state there if it has one, and the seconds that it took to come there.
+fn find_place<F: Real>(
+    job: &mut Job,
+    model: &dyn Model<F>,
+    start: Start<F>,
+    watch: &mut dyn Watch<F>,
+    notes: &mut Vec<String>,
+) -> Result<(Option<State<F>>, Place, f64), Error> {
     let memory = |job: &Job, text: Vec<u8>| {
         let rows = TraceRows::new(model, &job.settings, job.config.run.recording());
         Place::Memory(Memory { rows, text })
@@ -460,7 +495,7 @@ fn begin<F: Real>(
         Start::Next => Start::New(next_default(&format!("{}-{}", model.name(), job.settings.algorithm))?),
         other => other,
     };
-    let (state, place, before) = match start {
+    Ok(match start {
         Start::New(dir) => (None, Place::Directory(Box::new(create(job, model, &dir)?)), 0.0),
         Start::Memory | Start::Next => {
             (None, memory(job, trace_header(model, &job.settings).into_bytes()), 0.0)
@@ -491,19 +526,15 @@ fn begin<F: Real>(
             let before = directory.seconds_before();
             (Some(state), Place::Directory(Box::new(directory)), before)
         }
-    };
-    watch.begins(job, state.as_ref());
-    let state = match state.filter(|state| state.k > 0) {
-        Some(state) => Some(state),
-        None => motes::start_unless(model, &job.settings, || watch.stopped())?,
-    };
-    Ok(Begun { state, place, before })
+    })
 }
 
 /// Where a run is recorded.
 enum Place {
     Directory(Box<RunDirectory>),
     Memory(Memory),
+    /// By rank 0 alone, and this is another.
+    Elsewhere,
 }
 
 /// A trace in memory.
@@ -526,7 +557,7 @@ impl Place {
         model: &dyn Model<F>,
         job: &Job,
         state: &mut State<F>,
-        (watch, stop): (&mut dyn Watch<F>, Stop<'_>),
+        (watch, team): (&mut dyn Watch<F>, Team<'_>),
         clock: Option<&mut Clock>,
     ) -> Result<(Ended, Duration), Error> {
         let Job { settings, problem, .. } = job;
@@ -548,12 +579,13 @@ impl Place {
                 }
                 Some(&mut **directory)
             }
+            Place::Elsewhere => None,
             Place::Memory(memory) => {
                 observers.push(memory);
                 None
             }
         };
-        let ran = motes::run_unless(model, settings, state, directory, &mut observers, stop)?;
+        let ran = motes::run_unless(model, settings, state, directory, &mut observers, team)?;
         showing.failed.map_or(Ok(ran), Err)
     }
 }
@@ -581,7 +613,7 @@ fn for_a_time<F: Real>(
     model: &dyn Model<F>,
     state: &mut State<F>,
     place: &mut Place,
-    (watch, stop): (&mut dyn Watch<F>, Stop<'_>),
+    (watch, team): (&mut dyn Watch<F>, Team<'_>),
 ) -> Result<(Ended, Duration), Error> {
     let accepts = job.settings.accepts();
     type Settled = fn(&mut Settings) -> &mut u64;
@@ -594,7 +626,7 @@ fn for_a_time<F: Real>(
     for (part, _, settled) in stages.into_iter().filter(|(_, open, _)| *open) {
         let time = budget.time.mul_f64(part).saturating_sub(spent);
         let mut clock = Clock { began: Instant::now(), time };
-        let (_, more) = place.run(model, job, state, (watch, stop), Some(&mut clock))?;
+        let (_, more) = place.run(model, job, state, (watch, team), Some(&mut clock))?;
         spent += more;
         if watch.stopped() {
             return Ok((Ended::Early, spent));

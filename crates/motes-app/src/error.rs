@@ -1,5 +1,6 @@
 //! What can go wrong between a config and a report; the faces make a sentence or an exception of it.
 
+use motes::ranks::{Tell, Told};
 use motes_models::data::DataError;
 use motes_models::registry;
 
@@ -40,6 +41,19 @@ impl Error {
     /// The same with words before it, such as the name of the file or of the algorithm that it is about.
     pub fn within(self, place: impl std::fmt::Display) -> Error {
         Error::Refused(format!("{place}: {self}"))
+    }
+}
+
+impl Tell for Error {
+    fn tell(&self) -> Told {
+        match self {
+            Error::Run(e) => e.tell(),
+            other => Told::Sentence(other.to_string()),
+        }
+    }
+
+    fn hear(told: Told) -> Self {
+        Error::Run(motes::Error::hear(told))
     }
 }
 

@@ -1,11 +1,13 @@
 //! Everything that is settled before the first step of a run.
 
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use motes::memory;
 use motes::printable::Number;
+use motes::ranks::{Ranks, gather_words};
 use motes::sentence::{foreign, foreign_path};
 use motes::settings::Settings;
 use motes::{Model, Pool, Real};
@@ -146,6 +148,37 @@ impl Job {
     /// Takes over what the settings became on the way.
     pub(crate) fn settle(&mut self) {
         self.config.run = self.config.run.resolved(&self.settings, self.precision);
+    }
+
+    /// Refuses ranks that were not told the same, or that would not compute the same.
+    pub fn refuse_other_ranks(&self, ranks: &dyn Ranks) -> Result<(), Error> {
+        if ranks.size() == 1 {
+            return Ok(());
+        }
+        let digest = |text: &str| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            text.hash(&mut hasher);
+            hasher.finish()
+        };
+        let program = format!("{} {}", env!("CARGO_PKG_VERSION"), motes::instruction_set());
+        for (what, text, remedy) in [
+            (
+                "versions of Motes, or processors with other instructions",
+                program,
+                "start one program on like machines",
+            ),
+            (
+                "settings or data",
+                self.config.to_toml(),
+                "give all of them the same, or start each by itself without MPI",
+            ),
+        ] {
+            let digests = gather_words(ranks, digest(&text));
+            if let Some(other) = digests.iter().position(|digest| *digest != digests[0]) {
+                return Err(format!("ranks 0 and {other} have different {what}; {remedy}").into());
+            }
+        }
+        Ok(())
     }
 
     /// The model, which can do what the settings ask of it.

@@ -27,6 +27,5 @@ mod multinomial;
 mod own_model;
 #[cfg(feature = "parquet")]
 mod parquet;
-mod ranks;
 mod refusals;
 mod same_bits;

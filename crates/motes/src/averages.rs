@@ -1,6 +1,9 @@
 //! Streaming averages over the steps after burn-in: theta-bar and the first two moments of q-bar (eq. 13).
 
+use std::ops::Range;
+
 use crate::blocks::{INLINE_NANOSECONDS, for_each3};
+use crate::ranks::{Ranks, gather};
 use crate::simd::{dispatch, sum_lanes};
 use crate::{Cloud, Real};
 
@@ -88,6 +91,13 @@ impl Averages {
         self.theta.iter_mut().zip(theta).for_each(|(s, t)| *s += t);
     }
 
+    /// The cells whose particles are these rows of the cloud, which end where cells end.
+    pub(crate) fn cells(&self, cloud: &Cloud<impl Real>, rows: Range<usize>) -> Range<usize> {
+        let Leaves { particles, count } = self.leaves;
+        let of_cell = if count > 1 { particles } else { cloud.n() };
+        rows.start.div_ceil(of_cell)..rows.end.div_ceil(of_cell)
+    }
+
     /// Adds a cloud q_k: all of its groups, or those that have moved.
     pub fn add_cloud<F: Real>(&mut self, cloud: &Cloud<F>, moved: Option<&[u32]>) {
         if let Some(groups) = moved {
@@ -96,15 +106,23 @@ impl Averages {
             }
             return;
         }
+        self.add_cells_of(cloud, 0..self.counts.len());
+    }
+
+    /// Adds some cells of a cloud; the others, which are elsewhere, are only counted.
+    pub(crate) fn add_cells_of<F: Real>(&mut self, cloud: &Cloud<F>, cells: Range<usize>) {
         let (n, d, Leaves { particles, count }) = (cloud.n(), self.d, self.leaves);
         // Cells lie one behind the other in the cloud, too, and have as many numbers each; the last leaf may have fewer.
         let (x, of_cell) = (cloud.as_slice(), d * if count > 1 { particles } else { n });
+        let x = &x[x.len().min(cells.start * of_cell)..x.len().min(cells.end * of_cell)];
         let at_once = self.cells_at_once;
         let tile = if d > NARROW { TILE } else { at_once * d };
-        let parallel = x.len() as f64 * 0.5 > INLINE_NANOSECONDS && self.x.len() > tile;
-        let counts = &self.counts;
-        let arrays = ((&mut self.shift[..], tile), (&mut self.x[..], tile), (&mut self.x2[..], tile));
-        let Ok(()) = for_each3(parallel, arrays.0, arrays.1, arrays.2, |t, shift, sums, squares| {
+        let own = cells.start * d..cells.end * d;
+        let parallel = x.len() as f64 * 0.5 > INLINE_NANOSECONDS && own.len() > tile;
+        let counts = &self.counts[cells];
+        let [shift, sums, squares] =
+            [&mut self.shift, &mut self.x, &mut self.x2].map(|array| (&mut array[own.clone()], tile));
+        let Ok(()) = for_each3(parallel, shift, sums, squares, |t, shift, sums, squares| {
             if d <= NARROW {
                 let cells = t * at_once..counts.len().min((t + 1) * at_once);
                 let x = &x[x.len().min(cells.start * of_cell)..x.len().min(cells.end * of_cell)];
@@ -133,6 +151,16 @@ impl Averages {
         }
         for (leaf, total) in self.counts.iter_mut().enumerate() {
             *total += (n.min((leaf + 1) * particles) - n.min(leaf * particles)) as f64;
+        }
+    }
+
+    /// Fills in the sums of cells that are elsewhere: rank r has the cells `part(r)`.
+    pub(crate) fn gather(&mut self, ranks: &dyn Ranks, part: impl Fn(usize) -> Range<usize>) {
+        for array in [&mut self.shift, &mut self.x, &mut self.x2] {
+            gather(ranks, array, |rank| {
+                let cells = part(rank);
+                cells.start * self.d..cells.end * self.d
+            });
         }
     }
 

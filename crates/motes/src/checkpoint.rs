@@ -14,6 +14,7 @@ use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde::{Deserialize, Serialize};
 
 use crate::files::{Durable, sweep, write_atomically};
+use crate::ranks::{Ranks, gather_words, of_first};
 use crate::sentence::foreign_path;
 use crate::state::{Array, Values, ValuesMut};
 use crate::{Acceptance, Error, Real, State, Ticker, auto, instruction_set};
@@ -187,6 +188,36 @@ fn fitting_len<F: Real>(array: &Array<ValuesMut<'_, F>>, info: &TensorInfo) -> O
         Some((room, row)) => have <= room && (row > 0 || have == 0) && have.is_multiple_of(row.max(1)),
     };
     (info.dtype == dtype && fits).then_some(have)
+}
+
+/// The state of rank 0, if it has one, for all ranks; `make` makes one of its shape.
+pub fn state_of_first<F: Real>(
+    ranks: &dyn Ranks,
+    state: Option<State<F>>,
+    make: impl FnOnce() -> State<F>,
+) -> Result<Option<State<F>>, Error> {
+    if ranks.size() == 1 {
+        return Ok(state);
+    }
+    let mut bytes = Vec::new();
+    if let Some(state) = &state {
+        let written = encode(state, &Header::of(state, 0, 0, 0.0), &mut bytes);
+        written.map_err(|e| Error::Settings(format!("cannot hand the checkpoint to other ranks: {e}")))?;
+    }
+    // What is judged once more is no part of a checkpoint.
+    let again = |state: &State<F>| state.auto.as_ref().is_some_and(|auto| auto.progress.taken_back);
+    let taken_back = gather_words(ranks, u64::from(state.as_ref().is_some_and(again)))[0] == 1;
+    let bytes = of_first(ranks, bytes);
+    if bytes.is_empty() || state.is_some() {
+        return Ok(state);
+    }
+    let mut state = make();
+    let read = decode(&bytes[..], &mut state);
+    read.map_err(|problem| Error::Settings(format!("the checkpoint of rank 0 {problem}")))?;
+    if let Some(auto) = &mut state.auto {
+        auto.progress.taken_back = taken_back;
+    }
+    Ok(Some(state))
 }
 
 /// Reads a checkpoint into `state`, whose shape (made by [`State::initial`]) it must fit. On failure the state is

@@ -1,7 +1,5 @@
 //! The cloud: one contiguous buffer, `[group][particle][coordinate]`.
 
-use std::ops::Range;
-
 use crate::Real;
 
 /// N particles of D_x coordinates for each group.
@@ -68,13 +66,6 @@ impl<F: Real> Cloud<F> {
     /// Particle n in group g.
     pub fn row(&self, g: usize, n: usize) -> &[F] {
         &self.group(g)[n * self.d..(n + 1) * self.d]
-    }
-
-    /// Some groups and particles of it, as one of several ranks has them.
-    pub fn part(&self, (groups, particles): (Range<usize>, Range<usize>)) -> Self {
-        let rows = particles.start * self.d..particles.end * self.d;
-        let data = groups.clone().flat_map(|g| self.group(g)[rows.clone()].iter().copied()).collect();
-        Cloud::from_rows(data, groups.len(), self.d)
     }
 
     /// Exchanges two particles in all groups.

@@ -75,6 +75,11 @@ impl<F: Real> KeptClouds<F> {
         })
     }
 
+    /// Whether the cloud of step k may be kept.
+    pub(crate) fn wants(&self, k: u64) -> bool {
+        self.every > 0 && k.is_multiple_of(self.every)
+    }
+
     /// Offers the cloud of step k, which is kept if k is divisible by the current spacing.
     pub fn offer(&mut self, k: u64, cloud: &Cloud<F>) {
         if self.every == 0 {

@@ -3,10 +3,10 @@
 use std::sync::{Mutex, MutexGuard};
 
 use crate::algorithms::{Collect, Composition};
-use crate::blocks::{PerWorker, for_each, sum_slots};
+use crate::blocks::{PerWorker, for_each};
 use crate::moves::langevin::Trouble;
 use crate::noise::Noise;
-use crate::ranks::{Ranks, sum_over_ranks};
+use crate::ranks::{Ranks, agree};
 use crate::rows::{Blocks, Numbers};
 use crate::rules::{Rule, ThetaStep, maximise};
 use crate::step::StepSizes;
@@ -43,8 +43,11 @@ pub(crate) struct Kit<'m, F: Real> {
     pub encoder_rate: f64,
     pub seed: u64,
     pub stop: Stop<'m>,
-    /// Who else has a part of the cloud.
+    /// Who shares the blocks.
     pub ranks: &'m dyn Ranks,
+    /// Whether a rank knows no rows but its own until they are [brought](Stepper::bring), and how many of them stay together.
+    pub apart: bool,
+    pub unit: usize,
 }
 
 /// What a step works on.
@@ -105,17 +108,22 @@ impl<F: Real> Kit<'_, F> {
     /// Cuts the rows of so many groups with n particles into blocks.
     pub fn cut(&mut self, groups: usize, n: usize) {
         if (self.blocks.groups, self.blocks.n) != (groups, n) {
-            self.blocks = match self.ranks.size() {
-                1 => Blocks::new(self.model, groups, n),
-                _ => Blocks::share_of(self.model, self.model.groups(), self.most, self.ranks),
-            };
+            self.blocks = Blocks::new(self.model, groups, n).in_units_of(self.unit).over(self.ranks);
+        }
+    }
+
+    /// Fills in what other ranks have made of their rows, unless they keep it for now.
+    #[inline(always)]
+    pub fn exchange<T: bytemuck::Pod>(&self, rows: &mut [T]) {
+        if !self.apart {
+            self.blocks.gather(self.ranks, rows, self.d);
         }
     }
 
     /// Which noise belongs to block b of the given groups.
     pub fn numbers<'a>(&self, b: usize, groups: &'a [u32]) -> Numbers<'a> {
         let (groups, first) = self.blocks.groups_of(b, groups);
-        let together = !self.batches_groups && self.blocks.of_n == self.most;
+        let together = !self.batches_groups && self.blocks.n == self.most;
         Numbers { groups, first, most: self.most, together }
     }
 
@@ -180,12 +188,15 @@ impl<F: Real> Kit<'_, F> {
         slots: &mut [f64],
     ) -> Result<(), Trouble> {
         let blocks = self.blocks;
-        for_each(blocks.parallel, (&mut slots[..blocks.count * self.width], self.width), |b, slot| {
+        let own = (blocks.own_slots(slots, self.width), self.width);
+        let collected = for_each(blocks.parallel, own, |b, slot| {
+            let b = blocks.own[0] + b;
             let at = At { buffers, terms: chosen.terms, ..blocks.at(b, theta, chosen.groups, x, self.stop) };
             let worker = &mut *self.workers.get();
             self.ask(at, Want::nothing(&mut worker.scratch), Some(self.summed(slot)))?;
             Ok(())
-        })
+        });
+        agree(self.ranks, collected)
     }
 
     /// The part of a slot that is summed over the blocks.
@@ -209,13 +220,12 @@ impl<F: Real> Kit<'_, F> {
         }
         let sums: &mut [f64] = match self.blocks.count {
             0 => &mut [],
-            count => {
-                let slots = &mut slots[..count * self.width];
-                let total = sum_over_ranks(self.ranks, slots, self.width, self.blocks.of_count);
+            _ => {
+                let total = self.blocks.sum(self.ranks, slots, self.width);
                 let (sums, rest) = total.split_at_mut(self.sums_len);
                 if self.scalars_len > 0 {
                     let groups = if self.batches_groups { self.blocks.groups } else { self.model.groups() };
-                    self.model.finish_scalars(groups * self.blocks.of_n, &mut rest[..self.scalars_len]);
+                    self.model.finish_scalars(groups * self.blocks.n, &mut rest[..self.scalars_len]);
                 }
                 sums
             }
@@ -229,7 +239,7 @@ impl<F: Real> Kit<'_, F> {
             h,
             rate,
             encoder_rate: self.encoder_rate,
-            n: self.blocks.of_n,
+            n: self.blocks.n,
             noise: &self.on_theta,
             sums,
             theta,
@@ -249,14 +259,14 @@ impl<F: Real> Kit<'_, F> {
     ) -> Result<(), Error> {
         let (model, n, blocks) = (self.model, self.blocks.n, self.blocks);
         let width = theta.len();
-        let slots = &mut slots[..blocks.count * width];
         let mean_gradient = |theta: &[f64], out: &mut [f64]| {
-            for_each(blocks.parallel, (&mut *slots, width), |b, slot| {
+            let asked = for_each(blocks.parallel, (blocks.own_slots(slots, width), width), |b, slot| {
                 let worker = &mut *self.workers.get();
-                let at = blocks.at(b, theta, chosen.groups, x, self.stop);
+                let at = blocks.at(blocks.own[0] + b, theta, chosen.groups, x, self.stop);
                 model.evaluate(at, Want { grad_theta: Some(slot), ..Want::nothing(&mut worker.scratch) })
-            })?;
-            let sums = sum_slots(slots, width);
+            });
+            agree(self.ranks, asked)?;
+            let sums = blocks.sum(self.ranks, slots, width);
             out.iter_mut().zip(sums).for_each(|(o, s)| *o = *s / n as f64);
             Ok(())
         };

@@ -2,7 +2,8 @@
 //!
 //! A [`Model`] gives gradients of its complete-data log density; [`Settings`] name an algorithm and its parameters;
 //! [`start`] makes the [`State`] before the first step and [`run`] steps it, watched by [`Observer`]s and recorded in a
-//! [`record::RunDirectory`]. All of it happens inside [`Pool::install`], and none of it depends on the number of threads.
+//! [`record::RunDirectory`]. All of it happens inside [`Pool::install`], and none of it depends on the number of threads, or of
+//! [`ranks`] that share the work.
 
 pub mod algorithms;
 pub mod auto;
@@ -54,6 +55,7 @@ pub use error::{Error, ModelError, did_you_mean};
 pub use kept::KeptClouds;
 pub use model::{At, Gives, Model, Want};
 pub use observer::{Flow, Measured, Observer, StepInfo};
+pub use ranks::Team;
 pub use real::Real;
 pub use run::{Ended, run, run_unless, start, start_unless};
 pub use settings::Settings;

@@ -57,6 +57,11 @@ impl<'m, F: Real> TestMetrics<'m, F> {
         }
     }
 
+    /// Whether every cloud after burn-in counts.
+    pub fn takes_all(&self) -> bool {
+        self.all_clouds && self.predictive.is_some()
+    }
+
     pub fn accumulate(&mut self, cloud: &Cloud<F>, memory: &mut [f64]) {
         if let Some(predictive) = self.predictive.filter(|_| self.all_clouds) {
             let began = Instant::now();
@@ -82,7 +87,8 @@ impl<'m, F: Real> TestMetrics<'m, F> {
         self.predictive.filter(|_| self.is_due(k)).map(|_| measured)
     }
 
-    fn is_due(&self, k: u64) -> bool {
-        self.every > 0 && k.is_multiple_of(self.every)
+    /// Whether the metrics of the cloud at step k are wanted.
+    pub fn is_due(&self, k: u64) -> bool {
+        self.predictive.is_some() && self.every > 0 && k.is_multiple_of(self.every)
     }
 }

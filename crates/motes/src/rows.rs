@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::blocks::INLINE_NANOSECONDS;
 use crate::noise::Noise;
-use crate::ranks::{Ranks, share};
+use crate::ranks::{Ranks, gather, share, sum_over_ranks};
 use crate::{At, Model, ModelError, Real, Stop, Want};
 
 /// How the rows of some groups, n to each, are cut into blocks: whole groups, or some particles of the only one.
@@ -15,31 +15,74 @@ pub(crate) struct Blocks {
     pub rows: usize,
     pub count: usize,
     pub parallel: bool,
-    /// The number of the first particle here, and of all particles and blocks: others may have a part of them.
-    pub first: usize,
-    pub of_n: usize,
-    pub of_count: usize,
+    /// The blocks that are evaluated here, and their rows: others may have the rest.
+    pub own: [usize; 2],
+    pub own_rows: [usize; 2],
+    /// Blocks that must stay together.
+    unit: usize,
 }
 
 impl Blocks {
-    /// A rank's share of the blocks of groups with n particles.
-    pub fn share_of<F: Real>(model: &dyn Model<F>, groups: usize, n: usize, ranks: &dyn Ranks) -> Self {
-        let all = Blocks::new(model, groups, n);
-        if ranks.size() == 1 {
-            return all;
-        }
-        let (own, rows) = all.part(ranks);
-        let first = if groups > 1 { 0 } else { rows.start };
-        let (groups, n) = if groups > 1 { (rows.len() / n, n) } else { (1, rows.len()) };
-        let parallel = all.parallel && own.len() > 1;
-        Blocks { groups, n, count: own.len(), parallel, first, ..all }
+    /// With blocks that stay together, as many as make up so many rows.
+    pub fn in_units_of(self, rows: usize) -> Self {
+        Blocks { unit: (rows / self.rows).max(1), ..self }
     }
 
-    /// The blocks that belong to a rank, and their rows.
-    pub fn part(&self, ranks: &dyn Ranks) -> (Range<usize>, Range<usize>) {
-        let own = share(ranks.rank(), ranks.size(), self.count);
-        let rows = self.range(own.start).start..self.range(own.end.max(1) - 1).end;
-        (own, rows)
+    /// With a rank's share of the blocks.
+    pub fn over(self, ranks: &dyn Ranks) -> Self {
+        if ranks.size() == 1 {
+            return self;
+        }
+        let own = self.of_rank(ranks, ranks.rank());
+        let rows = self.rows_of(ranks, ranks.rank());
+        let parallel = self.parallel && own.len() > 1;
+        Blocks { own: [own.start, own.end], own_rows: [rows.start, rows.end], parallel, ..self }
+    }
+
+    /// A rank's share of the blocks.
+    fn of_rank(&self, ranks: &dyn Ranks, rank: usize) -> Range<usize> {
+        let units = share(rank, ranks.size(), self.count.div_ceil(self.unit));
+        self.count.min(units.start * self.unit)..self.count.min(units.end * self.unit)
+    }
+
+    /// Their rows.
+    pub fn rows_of(&self, ranks: &dyn Ranks, rank: usize) -> Range<usize> {
+        let own = self.of_rank(ranks, rank);
+        let all = self.groups * self.n;
+        all.min(own.start * self.rows)..all.min(own.end * self.rows)
+    }
+
+    /// The part that is evaluated here of an array with so many numbers for each row.
+    #[inline(always)]
+    pub fn own<'a, T>(&self, rows: &'a mut [T], width: usize) -> &'a mut [T] {
+        &mut rows[self.own_rows[0] * width..self.own_rows[1] * width]
+    }
+
+    /// The same of the blocks' slots.
+    #[inline(always)]
+    pub fn own_slots<'a>(&self, slots: &'a mut [f64], width: usize) -> &'a mut [f64] {
+        &mut slots[self.own[0] * width..self.own[1] * width]
+    }
+
+    /// Fills in what other ranks have written for their rows, so many numbers to each.
+    pub fn gather<T: bytemuck::Pod>(&self, ranks: &dyn Ranks, rows: &mut [T], width: usize) {
+        gather(ranks, rows, |rank| {
+            let rows = self.rows_of(ranks, rank);
+            rows.start * width..rows.end * width
+        });
+    }
+
+    /// The same for the slots of their blocks.
+    pub fn gather_slots(&self, ranks: &dyn Ranks, slots: &mut [f64], width: usize) {
+        gather(ranks, slots, |rank| {
+            let own = self.of_rank(ranks, rank);
+            own.start * width..own.end * width
+        });
+    }
+
+    /// Adds up the slots of all blocks, wherever they were filled; the total is in the first.
+    pub fn sum<'a>(&self, ranks: &dyn Ranks, slots: &'a mut [f64], width: usize) -> &'a mut [f64] {
+        sum_over_ranks(ranks, &mut slots[..self.count * width], width, |rank| self.of_rank(ranks, rank))
     }
 
     pub fn new<F: Real>(model: &dyn Model<F>, groups: usize, n: usize) -> Self {
@@ -53,7 +96,7 @@ impl Blocks {
         let count = all.div_ceil(rows);
         let work = all as f64 * model.nanoseconds_per_row();
         let parallel = count > 1 && work > INLINE_NANOSECONDS;
-        Blocks { groups, n, rows, count, parallel, first: 0, of_n: n, of_count: count }
+        Blocks { groups, n, rows, count, parallel, own: [0, count], own_rows: [0, all], unit: 1 }
     }
 
     /// Rows of block b.
@@ -82,7 +125,7 @@ impl Blocks {
     /// The groups of block b, and the number of its first particle in the first of them.
     pub fn groups_of<'a>(&self, b: usize, groups: &'a [u32]) -> (&'a [u32], usize) {
         match self.groups {
-            0 | 1 => (groups, self.first + b * self.rows),
+            0 | 1 => (groups, b * self.rows),
             _ => {
                 let rows = self.range(b);
                 (&groups[rows.start / self.n..rows.end / self.n], 0)

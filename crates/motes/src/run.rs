@@ -7,10 +7,11 @@ use crate::metrics::TestMetrics;
 use crate::moves::Move;
 use crate::moves::Moves;
 use crate::noise::{Noise, Purpose};
+use crate::ranks::{Ranks, poll};
 use crate::record::RunDirectory;
 use crate::settings::Settings;
 use crate::step::{Plan, StepSizes, Stepper, Streams};
-use crate::{Error, Flow, Model, Observer, Real, State, StepInfo, Stop};
+use crate::{Error, Flow, Model, Observer, Real, State, StepInfo, Stop, Team};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,15 +82,18 @@ pub fn run<F: Real>(
     run_unless(model, settings, state, directory, observers, Stop::default())
 }
 
-/// As [`run`], but a step in the middle of a long evaluation is given up soon after the flag is set.
-pub fn run_unless<F: Real>(
-    model: &dyn Model<F>,
+/// As [`run`], but by a team: a step in the middle of a long evaluation is given up soon after its flag is set, and all of its ranks
+/// make the run together, with the same state. Rank 0 alone has the directory; any observer of any rank stops all of them. What one rank
+/// alone failed to write at the very end is for the caller to tell the others.
+pub fn run_unless<'m, F: Real>(
+    model: &'m dyn Model<F>,
     settings: &Settings,
     state: &mut State<F>,
     mut directory: Option<&mut RunDirectory>,
     observers: &mut [&mut dyn Observer<F>],
-    stop: Stop<'_>,
+    team: impl Into<Team<'m>>,
 ) -> Result<(Ended, Duration), Error> {
+    let team = team.into();
     settings.validate(model)?;
     let composition = settings.composition();
     let plan = Plan {
@@ -101,12 +105,14 @@ pub fn run_unless<F: Real>(
         encoder_rate: if composition.movement == Move::Fresh { settings.encoder_rate } else { 0.0 },
     };
     let mut engine = match composition.ends_itself() {
-        true => Engine::Auto(Box::new(Fitter::new(model, settings, stop))),
-        false => Engine::Steps(Box::new(Stepper::new(model, composition, plan, stop)?)),
+        true => Engine::Auto(Box::new(Fitter::new(model, settings, team))),
+        false => Engine::Steps(Box::new(Stepper::new(model, composition, plan, team)?)),
     };
     let mut metrics = TestMetrics::new(model, settings, state.averages.leaves());
     let averages_clouds = composition.averages_clouds();
     let began = Instant::now();
+    // What went wrong with files here: the other ranks hear of it at the end of a step.
+    let mut files = Files { ranks: team.ranks, trouble: Ok(()) };
     if state.k == 0 {
         engine.settle_theta(state, settings.step_size_at(0))?; // theta_0 = theta_*(X_0), where theta follows from the particles
         metrics.measure(state.k, &state.cloud);
@@ -114,7 +120,7 @@ pub fn run_unless<F: Real>(
         info.metrics = metrics.measured(state.k);
         info.metrics_time = metrics.time;
         if let Some(directory) = directory.as_deref_mut() {
-            directory.record(&info)?;
+            files.hear(directory.record(&info))?;
         }
         for observer in observers.iter_mut() {
             observer.observe(&info); // nothing to stop yet
@@ -124,7 +130,7 @@ pub fn run_unless<F: Real>(
         && fitter.judge_again(state)
         && let Some(directory) = directory.as_deref_mut()
     {
-        directory.keep_theta(state, Duration::ZERO)?;
+        files.hear(directory.keep_theta(state, Duration::ZERO))?;
     }
     while !state.is_over(settings) {
         let sizes = settings.step_sizes_at(state.k);
@@ -132,6 +138,7 @@ pub fn run_unless<F: Real>(
         let stage = state.auto.as_ref().map(|auto| auto.progress.stage);
         let (moves, averaging) = match engine.step(state, settings, sizes) {
             Err(Error::Stopped) => {
+                engine.bring(state);
                 let spent = began.elapsed().saturating_sub(metrics.time);
                 if let Some(directory) = directory.as_deref_mut() {
                     directory.checkpoint(state, spent)?;
@@ -153,7 +160,10 @@ pub fn run_unless<F: Real>(
             state.averages.add_theta(&state.theta);
             state.batches.add(&state.theta[..state.batches.width()]);
             if averages_clouds {
-                state.averages.add_cloud(&state.cloud, engine.moved());
+                if metrics.takes_all() || state.kept.wants(state.k) {
+                    engine.bring(state);
+                }
+                engine.average(state);
                 state.kept.offer(state.k, &state.cloud);
                 metrics.accumulate(&state.cloud, &mut state.predictive);
             }
@@ -161,24 +171,32 @@ pub fn run_unless<F: Real>(
         if moves.proposed > 0 {
             state.acceptance.add(moves, averaging != Averaging::No);
         }
+        if metrics.is_due(state.k) {
+            engine.bring(state);
+        }
         metrics.measure(state.k, &state.cloud);
         let mut info = StepInfo::new(state, h, moves, engine.sums());
         info.scalars = engine.scalars();
         info.metrics = metrics.measured(state.k);
         info.metrics_time = metrics.time;
         if let Some(directory) = directory.as_deref_mut() {
-            directory.record(&info)?;
+            files.hear(directory.record(&info))?;
         }
         let mut stop = false;
         for observer in observers.iter_mut() {
             stop |= observer.observe(&info) == Flow::Stop;
+        }
+        let due = directory.as_deref_mut().is_some_and(|directory| directory.checkpoint_is_due(state.k));
+        let [stop, due] = files.poll([stop, due])?;
+        if stop || due {
+            engine.bring(state);
         }
         let spent = || began.elapsed().saturating_sub(metrics.time);
         if let (Some(directory), Some(auto)) = (directory.as_deref_mut(), &state.auto)
             && auto.progress.stage == Stage::Posterior
             && stage != Some(Stage::Posterior)
         {
-            directory.keep_theta(state, spent())?;
+            files.hear(directory.keep_theta(state, spent()))?;
         }
         if moves.finished {
             break;
@@ -189,12 +207,11 @@ pub fn run_unless<F: Real>(
             }
             return Ok((Ended::Early, spent()));
         }
-        if let Some(directory) = directory.as_deref_mut()
-            && directory.checkpoint_is_due(state.k)
-        {
-            directory.checkpoint(state, spent())?;
+        if due && let Some(directory) = directory.as_deref_mut() {
+            files.hear(directory.checkpoint(state, spent()))?;
         }
     }
+    engine.bring(state);
     if let Engine::Steps(stepper) = &mut engine
         && composition.draws_afresh()
     {
@@ -203,7 +220,37 @@ pub fn run_unless<F: Real>(
             done => done.map_err(|e| with_suggestion(e, model, settings, directory.is_some()))?,
         }
     }
+    files.trouble?;
     Ok((Ended::Complete, began.elapsed().saturating_sub(metrics.time)))
+}
+
+/// What became of a run's files, which one rank alone writes.
+struct Files<'a> {
+    ranks: &'a dyn Ranks,
+    trouble: Result<(), Error>,
+}
+
+impl Files<'_> {
+    /// Hears how something went. One process ends here if it went wrong; one of several must not end by itself.
+    #[inline(always)]
+    fn hear(&mut self, written: Result<(), Error>) -> Result<(), Error> {
+        if self.ranks.size() == 1 {
+            return written;
+        }
+        if self.trouble.is_ok() {
+            self.trouble = written;
+        }
+        Ok(())
+    }
+
+    /// Whether any rank wishes to stop, and whether for a checkpoint; all end if any of them could not write.
+    #[inline(always)]
+    fn poll(&mut self, wishes: [bool; 2]) -> Result<[bool; 2], Error> {
+        if self.ranks.size() == 1 {
+            return Ok(wishes);
+        }
+        poll(self.ranks, wishes, std::mem::replace(&mut self.trouble, Ok(()))).map(|(wishes, ())| wishes)
+    }
 }
 
 /// What makes the steps of a run.
@@ -240,10 +287,18 @@ impl<F: Real> Engine<'_, F> {
         }
     }
 
-    fn moved(&self) -> Option<&[u32]> {
+    /// Adds the cloud to the averages.
+    fn average(&self, state: &mut State<F>) {
         match self {
-            Engine::Auto(_) => None,
-            Engine::Steps(stepper) => stepper.moved(),
+            Engine::Auto(_) => state.averages.add_cloud(&state.cloud, None),
+            Engine::Steps(stepper) => stepper.average(state),
+        }
+    }
+
+    /// Has the whole cloud here, with all that there is for each particle, where ranks have kept their parts for themselves.
+    fn bring(&self, state: &mut State<F>) {
+        if let Engine::Steps(stepper) = self {
+            stepper.bring(state);
         }
     }
 

@@ -3,16 +3,17 @@
 use std::sync::Mutex;
 
 use crate::algorithms::{Collect, Composition, PRECONDITIONER, THETA_VELOCITY};
+use crate::averages::Leaves;
 use crate::batches::Batches;
 use crate::blocks::PerWorker;
 use crate::kit::{Chosen, Field, Kit, Worker, diverged, max_abs};
 use crate::moves::{Move, Moves};
 use crate::noise::{Noise, Purpose};
-use crate::ranks::{Ranks, Solo};
+use crate::ranks::{Ranks, Team};
 use crate::rows::Blocks;
 use crate::rules::Rule;
-use crate::state::recall;
-use crate::{Error, Model, Real, State, Stop};
+use crate::state::{Per, recall};
+use crate::{Error, Model, Real, State};
 
 /// Advances a state by one step. It owns workspace, never truth: a stepper made anew continues with the same bits.
 pub struct Stepper<'m, F: Real> {
@@ -82,26 +83,15 @@ pub struct Plan<'a> {
 }
 
 impl<'m, F: Real> Stepper<'m, F> {
-    /// A stepper for clouds of the given sizes, whose steps may be told to stop. Must be made inside
-    /// [`crate::Pool::install`].
+    /// A stepper for clouds of the given sizes, and who works on them. Must be made inside [`crate::Pool::install`].
     pub fn new(
         model: &'m dyn Model<F>,
         composition: Composition,
         plan: Plan<'_>,
-        stop: Stop<'m>,
+        team: impl Into<Team<'m>>,
     ) -> Result<Self, Error> {
-        Self::one_of(&Solo, model, composition, plan, stop)
-    }
-
-    /// The same for one of several ranks: its states hold its [share](part_of) of the cloud.
-    pub fn one_of(
-        ranks: &'m dyn Ranks,
-        model: &'m dyn Model<F>,
-        composition: Composition,
-        plan: Plan<'_>,
-        stop: Stop<'m>,
-    ) -> Result<Self, Error> {
-        refuse_ranks(ranks, model, composition, plan)?;
+        let Team { ranks, stop } = team.into();
+        refuse_ranks(ranks, model, composition)?;
         composition.refuse_nonsense()?;
         if composition.ends_itself() {
             let sentence = "this composition is not made of single steps; run it by its algorithm";
@@ -125,12 +115,7 @@ impl<'m, F: Real> Stepper<'m, F> {
         let (movement, d) = (composition.movement, model.d_x());
         let batches_groups = plan.batch.is_some() && model.groups() > 1;
         let groups = if batches_groups { plan.batch.unwrap_or(0) } else { model.groups() };
-        let first_group = match plan.sizes.first() {
-            Some(n) if model.groups() > 1 => part_of(ranks, model, *n).0.start,
-            _ => 0,
-        };
-        let cuts = || plan.sizes.iter().map(|n| Blocks::share_of(model, groups, *n, ranks));
-        let own_groups = cuts().next().map_or(groups, |b| b.groups) as u32;
+        let cuts = || plan.sizes.iter().map(|n| Blocks::new(model, groups, *n));
         let chained = if movement == Move::Chain { groups } else { 0 };
         let rows = cuts().map(|b| b.rows).max().unwrap_or(0).max(chained);
         let slots = cuts().map(|b| b.count).max().unwrap_or(0);
@@ -142,6 +127,17 @@ impl<'m, F: Real> Stepper<'m, F> {
         // D_theta at least for the gradients of a numerical M-step.
         let numerical = if composition.rule == Rule::MStep { model.d_theta() } else { 0 };
         let width = (sums_len + scalars_len).max(numerical) + 2;
+        // Where it has an end of a cell of averages wherever it has an end of its rows, a rank can keep these for itself.
+        let n = plan.sizes.first().copied().unwrap_or(0);
+        let all = Blocks::new(model, groups, n);
+        let leaves = Leaves::new::<F>(groups, n, all.rows);
+        let by_itself = matches!(movement, Move::Ula | Move::Mala | Move::Kinetic { .. } | Move::WholeCloud);
+        let apart = ranks.size() > 1
+            && by_itself
+            && !batches_groups
+            && plan.sizes.len() == 1
+            && (groups > 1 || leaves.count >= ranks.size());
+        let unit = if apart && groups == 1 { leaves.particles } else { 1 };
         let terms = if batches_groups { Some(model.groups()) } else { model.data_terms() };
         Ok(Stepper {
             kit: Kit {
@@ -167,13 +163,12 @@ impl<'m, F: Real> Stepper<'m, F> {
                 seed: plan.seed,
                 stop,
                 ranks,
+                apart,
+                unit,
             },
             adjust_after: plan.adjust_after,
             batches: plan.batch.zip(terms).map(|(b, terms)| Batches::new(plan.seed, terms, b)),
-            groups: match ranks.size() {
-                1 => (0..model.groups() as u32).collect(),
-                _ => (first_group as u32..first_group as u32 + own_groups).collect(),
-            },
+            groups: (0..model.groups() as u32).collect(),
             terms: Vec::new(),
             at_once: groups,
             moves: Moves::default(),
@@ -336,6 +331,34 @@ impl<'m, F: Real> Stepper<'m, F> {
         Ok(())
     }
 
+    /// Adds the cloud to the averages, as far as it is here.
+    pub(crate) fn average(&self, state: &mut State<F>) {
+        if !self.kit.apart {
+            return state.averages.add_cloud(&state.cloud, self.moved());
+        }
+        let [from, to] = self.kit.blocks.own_rows;
+        let cells = state.averages.cells(&state.cloud, from..to);
+        state.averages.add_cells_of(&state.cloud, cells);
+    }
+
+    /// Brings together what ranks have kept for themselves.
+    pub(crate) fn bring(&self, state: &mut State<F>) {
+        let Kit { ranks, blocks, d, apart, .. } = self.kit;
+        if !apart || blocks.count == 0 {
+            return;
+        }
+        blocks.gather(ranks, &mut state.cloud.data, d);
+        for remembered in state.memory.iter_mut().filter(|remembered| remembered.per == Per::Row) {
+            blocks.gather(ranks, &mut remembered.values, d);
+        }
+        let State { averages, cloud, .. } = state;
+        if !averages.counts.is_empty() {
+            let of_rank = |rank| blocks.rows_of(ranks, rank);
+            let parts: Vec<_> = (0..ranks.size()).map(|rank| averages.cells(cloud, of_rank(rank))).collect();
+            averages.gather(ranks, |rank| parts[rank].clone());
+        }
+    }
+
     /// The groups that moved in the last step; `None` for all.
     pub fn moved(&self) -> Option<&[u32]> {
         self.kit.batches_groups.then_some(&self.groups)
@@ -368,39 +391,24 @@ impl<'m, F: Real> Stepper<'m, F> {
     }
 }
 
-/// The groups and the particles that a rank has of a cloud with n particles in each group.
-pub fn part_of<F: Real>(
-    ranks: &dyn Ranks,
-    model: &dyn Model<F>,
-    n: usize,
-) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
-    let (_, rows) = Blocks::new(model, model.groups(), n).part(ranks);
-    match model.groups() {
-        1 => (0..1, rows),
-        _ => (rows.start / n..rows.end / n, 0..n),
-    }
-}
-
-/// Refuses what several ranks cannot do, or not yet.
+/// Refuses what several ranks cannot share.
 fn refuse_ranks<F: Real>(
     ranks: &dyn Ranks,
     model: &dyn Model<F>,
     composition: Composition,
-    plan: Plan<'_>,
 ) -> Result<(), Error> {
     if ranks.size() == 1 {
         return Ok(());
     }
-    let n = plan.sizes.first().copied().unwrap_or(0);
-    let numerical = composition.rule == Rule::MStep && model.m_step().is_none();
-    let sentence = if numerical || !matches!(composition.movement, Move::Ula | Move::Mala) {
-        "several ranks can only move particles one by one; use pgd, ipla, pqn or pmgd with a closed M-step"
-    } else if plan.batch.is_some() || plan.sizes.len() > 1 {
-        "several ranks know neither mini-batches nor growing clouds; leave them out"
-    } else if Blocks::new(model, model.groups(), n).count < ranks.size() {
-        "there are more ranks than blocks of work; use fewer ranks"
+    let sentence = if composition.movement == Move::Chain {
+        "one particle moves N times in a row, which several ranks cannot share; use `algorithm=pgd`, or one process".into()
+    } else if model.whole_batch() || model.buffers() > 0 {
+        format!(
+            "the rows of {} depend on each other, as by batch normalisation, which several ranks cannot share yet; use one process with more `threads`",
+            model.name()
+        )
     } else {
         return Ok(());
     };
-    Err(Error::Settings(sentence.into()))
+    Err(Error::Settings(sentence))
 }

@@ -7,7 +7,7 @@ use super::gaussian::Gaussian;
 use super::memory::Memory;
 use super::sweep::{Collect, Kernel, Sweeper};
 use crate::noise::{Noise, Purpose};
-use crate::{At, KeptClouds, Model, ModelError, Real, Stop, Want};
+use crate::{At, KeptClouds, Model, ModelError, Real, Team, Want};
 
 /// Temperatures of the first attempt; they are doubled until both ways agree.
 const TEMPERATURES: u64 = 32;
@@ -124,7 +124,7 @@ impl<'m, F: Real> Path<'m, F> {
         let rows = groups * n;
         let normals = Noise::new(seed, Purpose::Evidence);
         let noise = [Purpose::Annealing, Purpose::AnnealingAccept].map(|p| Noise::new(seed, p));
-        let mut sweeper = Sweeper::with_noise(self, n, noise, Stop::default());
+        let mut sweeper = Sweeper::with_noise(self, n, noise, Team::default());
         let mut at = theta.to_vec();
         at.push(0.0);
         let last = theta.len();

@@ -5,7 +5,7 @@ use super::{Fitter, Sizes, Stage, Watched, log_likelihood};
 use crate::algorithms::AUTO;
 use crate::auto::LogLikelihood;
 use crate::settings::{InitParticles, InitTheta, Settings};
-use crate::{Cloud, Error, Model, Real, State, Stop};
+use crate::{Cloud, Error, Model, Real, State, Team};
 
 /// Particles of the pass.
 const PARTICLES: usize = 32;
@@ -76,19 +76,19 @@ pub fn can_assess<F: Real>(model: &dyn Model<F>, settings: &Settings) -> Result<
 
 /// Makes the pass at theta, from some particles of a cloud or, where it is empty, from the prior. Nothing comes of it if it is
 /// stopped. Must be called inside [`crate::Pool::install`].
-pub fn assess<F: Real>(
-    model: &dyn Model<F>,
+pub fn assess<'m, F: Real>(
+    model: &'m dyn Model<F>,
     settings: &Settings,
     theta: &[f64],
     cloud: &Cloud<F>,
-    stop: Stop<'_>,
+    team: impl Into<Team<'m>>,
     stopped: impl Fn() -> bool,
 ) -> Result<Option<Assessment>, Error> {
     let (settings, mut state) = beginning(model, settings, theta, cloud);
     if let Some(memory) = &mut state.auto {
         memory.progress.fixed = true;
     }
-    let mut fitter = Fitter::new(model, &settings, stop);
+    let mut fitter = Fitter::new(model, &settings, team.into());
     while !state.is_over(&settings) {
         if stopped() {
             return Ok(None);
@@ -116,16 +116,16 @@ pub fn assess<F: Real>(
 
 /// The component of theta that goes to infinity in a search from this theta, if one does; nothing is known if it is stopped. Must be
 /// called inside [`crate::Pool::install`].
-pub fn runs_away<F: Real>(
-    model: &dyn Model<F>,
+pub fn runs_away<'m, F: Real>(
+    model: &'m dyn Model<F>,
     settings: &Settings,
     theta: &[f64],
     cloud: &Cloud<F>,
-    stop: Stop<'_>,
+    team: impl Into<Team<'m>>,
     stopped: impl Fn() -> bool,
 ) -> Option<usize> {
     let (settings, mut state) = beginning(model, settings, theta, cloud);
-    let mut fitter = Fitter::new(model, &settings, stop);
+    let mut fitter = Fitter::new(model, &settings, team.into());
     loop {
         if stopped() {
             return None;

@@ -23,7 +23,7 @@ use nalgebra::DVector;
 use crate::moves::Moves;
 use crate::noise::{Noise, Purpose};
 use crate::settings::Settings;
-use crate::{Error, Model, ModelError, Real, State, Stop};
+use crate::{Error, Model, ModelError, Real, State, Team};
 use metric::{FLOOR, Metric};
 use search::Plateau;
 use sweep::{Collect, Kernel, Sweeper, add_scatter, finish_scatter};
@@ -78,11 +78,11 @@ struct ThetaStep {
 
 impl<'m, F: Real> Fitter<'m, F> {
     /// Must be made inside [`crate::Pool::install`].
-    pub fn new(model: &'m dyn Model<F>, settings: &Settings, stop: Stop<'m>) -> Self {
+    pub fn new(model: &'m dyn Model<F>, settings: &Settings, team: Team<'m>) -> Self {
         let sizes = Sizes::of(model, settings.particles);
         let d = sizes.d_theta;
         Fitter {
-            sweeper: Sweeper::new(model, sizes.n, settings.seed, stop),
+            sweeper: Sweeper::new(model, sizes.n, settings.seed, team),
             sizes,
             tolerance: settings.tolerance,
             max_evaluations: settings.max_evaluations as f64,

@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use crate::blocks::{PerWorker, for_each, for_each2, for_each5, sum_slots};
 use crate::noise::{Noise, Purpose};
+use crate::ranks::{Ranks, agree};
 use crate::rows::{Blocks, Numbers, evaluate_rows};
 use crate::simd::{dispatch, sum_lanes};
 use crate::vmath::exp_f64;
-use crate::{At, Model, ModelError, Real, Stop, Want};
+use crate::{At, Model, ModelError, Real, Stop, Team, Want};
 
 /// Groups whose densities are compared in one piece of work.
 const GROUPS: usize = 512;
@@ -20,6 +21,7 @@ pub(crate) struct Sweeper<'m, F: Real> {
     groups: Vec<u32>,
     workers: PerWorker<Worker<F>>,
     stop: Stop<'m>,
+    ranks: &'m dyn Ranks,
     noise: Noise,
     accept: Noise,
     /// x-gradients and log densities of the rows at theta, if they are known.
@@ -97,9 +99,9 @@ pub(crate) struct Comparison {
 }
 
 impl<'m, F: Real> Sweeper<'m, F> {
-    pub fn new(model: &'m dyn Model<F>, n: usize, seed: u64, stop: Stop<'m>) -> Self {
+    pub fn new(model: &'m dyn Model<F>, n: usize, seed: u64, team: Team<'m>) -> Self {
         let noise = [Purpose::Hamiltonian, Purpose::HamiltonianAccept].map(|p| Noise::new(seed, p));
-        Self::with_noise(model, n, noise, stop)
+        Self::with_noise(model, n, noise, team)
     }
 
     /// With the draws that velocities and acceptances are made of.
@@ -107,10 +109,10 @@ impl<'m, F: Real> Sweeper<'m, F> {
         model: &'m dyn Model<F>,
         n: usize,
         [noise, accept]: [Noise; 2],
-        stop: Stop<'m>,
+        Team { ranks, stop }: Team<'m>,
     ) -> Self {
         let (groups, d, d_theta) = (model.groups(), model.d_x(), model.d_theta());
-        let blocks = Blocks::new(model, groups, n);
+        let blocks = Blocks::new(model, groups, n).over(ranks);
         let rows = groups * n;
         let width = (n * d_theta + d_theta * d_theta).max(4);
         let slots = blocks.count.max(groups.div_ceil(GROUPS));
@@ -121,6 +123,7 @@ impl<'m, F: Real> Sweeper<'m, F> {
             workers: PerWorker::new(|| Worker::new(model, blocks.rows)),
             blocks,
             stop,
+            ranks,
             noise,
             accept,
             grad: vec![F::of(0.0); rows * d],
@@ -155,11 +158,16 @@ impl<'m, F: Real> Sweeper<'m, F> {
         let (blocks, d) = (self.blocks, self.model.d_x());
         let (grad, density) = (&mut self.trial_grad[..], &mut self.trial_density[..]);
         let (model, workers, groups, stop) = (self.model, &self.workers, &self.groups, self.stop);
-        for_each2(blocks.parallel, (grad, blocks.rows * d), (density, blocks.rows), |b, grad, density| {
+        let own = ((blocks.own(grad, d), blocks.rows * d), (blocks.own(density, 1), blocks.rows));
+        let evaluated = for_each2(blocks.parallel, own.0, own.1, |b, grad, density| {
             let Worker { scratch, .. } = &mut *workers.get();
-            let at = blocks.at(b, theta, groups, x, stop);
+            let at = blocks.at(blocks.own[0] + b, theta, groups, x, stop);
             evaluate_rows(model, at, Some(grad), Some(density), scratch, |_| {})
-        })
+        });
+        agree(self.ranks, evaluated)?;
+        blocks.gather(self.ranks, grad, d);
+        blocks.gather(self.ranks, density, 1);
+        Ok(())
     }
 
     /// Takes over what was evaluated last.
@@ -194,17 +202,17 @@ impl<'m, F: Real> Sweeper<'m, F> {
             Collect::Scores => n * d_theta,
             Collect::Scatter => n * d_theta + d_theta * d_theta,
         };
-        let slots = &mut self.slots[..blocks.count * width];
         let (model, workers, stop) = (self.model, &self.workers, self.stop);
         let (noise, accept, groups) = (&self.noise, &self.accept, &self.groups);
-        for_each5(
+        let moved = for_each5(
             blocks.parallel,
-            (x, blocks.rows * d),
-            (&mut self.grad, blocks.rows * d),
-            (&mut self.density, blocks.rows),
-            (&mut self.chance, blocks.rows),
-            (&mut *slots, width),
+            (blocks.own(x, d), blocks.rows * d),
+            (blocks.own(&mut self.grad, d), blocks.rows * d),
+            (blocks.own(&mut self.density, 1), blocks.rows),
+            (blocks.own(&mut self.chance, 1), blocks.rows),
+            (blocks.own_slots(&mut self.slots, width), width),
             |b, x, grad, density, chance, slot| {
+                let b = blocks.own[0] + b;
                 let (groups, first) = blocks.groups_of(b, groups);
                 let here = Here {
                     model,
@@ -221,10 +229,15 @@ impl<'m, F: Real> Sweeper<'m, F> {
                 }
                 Ok(())
             },
-        )?;
+        );
+        agree(self.ranks, moved)?;
+        blocks.gather(self.ranks, x, d);
+        blocks.gather(self.ranks, &mut self.grad, d);
+        blocks.gather(self.ranks, &mut self.density, 1);
+        blocks.gather(self.ranks, &mut self.chance, 1);
         self.known = true;
         if collect != Collect::Nothing {
-            let total = sum_slots(slots, width);
+            let total = blocks.sum(self.ranks, &mut self.slots, width);
             self.scores.copy_from_slice(&total[..n * d_theta]);
             if collect == Collect::Scatter {
                 self.scatter.copy_from_slice(&total[n * d_theta..]);
@@ -244,12 +257,15 @@ impl<'m, F: Real> Sweeper<'m, F> {
 
     /// The score of every row at (theta, x), D_theta numbers each.
     pub fn row_scores(&mut self, theta: &[f64], x: &[F], out: &mut [f64]) -> Result<(), ModelError> {
-        let blocks = self.blocks;
-        for_each(blocks.parallel, (out, blocks.rows * theta.len()), |b, scores| {
-            let at = blocks.at(b, theta, &self.groups, x, self.stop);
+        let (blocks, d) = (self.blocks, theta.len());
+        let asked = for_each(blocks.parallel, (blocks.own(out, d), blocks.rows * d), |b, scores| {
+            let at = blocks.at(blocks.own[0] + b, theta, &self.groups, x, self.stop);
             let Worker { scratch, .. } = &mut *self.workers.get();
             self.model.evaluate(at, Want { scores: Some(scores), ..Want::nothing(scratch) })
-        })
+        });
+        agree(self.ranks, asked)?;
+        blocks.gather(self.ranks, out, d);
+        Ok(())
     }
 
     /// What was evaluated last beside what is known.
@@ -319,7 +335,7 @@ impl<'m, F: Real> Sweeper<'m, F> {
                 (&part[..], some.len())
             }
         };
-        let blocks = Blocks::new(self.model, groups, n);
+        let blocks = Blocks::new(self.model, groups, n).over(self.ranks);
         if self.model.gives().hessian {
             self.summed(blocks, d_theta * d_theta, theta, x, |want, slot| want.hessian = Some(slot), out)?;
             out.iter_mut().for_each(|h| *h /= -(n as f64));
@@ -353,16 +369,17 @@ impl<'m, F: Real> Sweeper<'m, F> {
         if self.slots.len() < blocks.count * width {
             self.slots.resize(blocks.count * width, 0.0);
         }
-        let slots = &mut self.slots[..blocks.count * width];
+        let slots = &mut self.slots;
         let (model, workers, groups, stop) = (self.model, &self.workers, &self.groups, self.stop);
-        for_each(blocks.parallel, (&mut *slots, width), |b, slot| {
-            let at = blocks.at(b, theta, groups, x, stop);
+        let asked = for_each(blocks.parallel, (blocks.own_slots(slots, width), width), |b, slot| {
+            let at = blocks.at(blocks.own[0] + b, theta, groups, x, stop);
             let Worker { scratch, .. } = &mut *workers.get();
             let mut want = Want::nothing(scratch);
             ask(&mut want, slot);
             model.evaluate(at, want)
-        })?;
-        out.copy_from_slice(sum_slots(slots, width));
+        });
+        agree(self.ranks, asked)?;
+        out.copy_from_slice(blocks.sum(self.ranks, slots, width));
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use super::langevin::{Here, Trouble};
 use crate::algorithms::{Collect, VELOCITY};
 use crate::blocks::for_each3;
 use crate::kit::{Field, Worker, max_abs};
+use crate::ranks::agree;
 use crate::state::recall;
 use crate::step::Stepper;
 use crate::{Error, Real, Remembered, Want};
@@ -30,38 +31,43 @@ impl<F: Real> Stepper<'_, F> {
         let [velocity] = recall(memory, [VELOCITY]);
         let (keeps, stirs) = refreshed(friction, h);
         let rows = blocks.rows * d;
-        let slots = (&mut self.slots[..blocks.count * kit.width], kit.width);
-        let moved = for_each3(blocks.parallel, (x, rows), (velocity, rows), slots, |b, x, velocity, slot| {
-            let here = Here {
-                theta,
-                buffers,
-                terms,
-                step: k,
-                h,
-                numbers: kit.numbers(b, groups),
-                parallel: blocks.count == 1,
-                stop: kit.stop,
-            };
-            let Worker { grad, scratch, proposal, .. } = &mut *kit.workers.get();
-            let (grad, noise) = (&mut grad[..x.len()], &mut proposal[..x.len()]);
-            let want = Want { grad_x: Some(&mut *grad), ..Want::nothing(scratch) };
-            kit.ask(here.at(x), want, (collect == Collect::Before).then(|| kit.summed(slot)))?;
-            here.numbers.normals(&kit.noise, k, d, noise);
-            for (((x, v), g), w) in x.iter_mut().zip(velocity).zip(grad).zip(noise) {
-                let kick = 0.5 * h * g.f64();
-                *v = keeps * (*v + kick) + stirs * w.f64() + kick;
-                *x = F::of(x.f64() + h * *v);
-            }
-            let norm = max_abs(x);
-            if norm.is_nan() || norm > F::LIMIT {
-                return Err(Trouble::OutOfRange(norm));
-            }
-            if collect == Collect::After {
-                kit.ask(here.at(x), Want::nothing(scratch), Some(kit.summed(slot)))?;
-            }
-            Ok(())
-        });
-        moved.map_err(|trouble| trouble.at(k, h))?;
+        let slots = (blocks.own_slots(&mut self.slots, kit.width), kit.width);
+        let own = (blocks.own(x, d), blocks.own(velocity, d));
+        let moved =
+            for_each3(blocks.parallel, (own.0, rows), (own.1, rows), slots, |b, x, velocity, slot| {
+                let b = blocks.own[0] + b;
+                let here = Here {
+                    theta,
+                    buffers,
+                    terms,
+                    step: k,
+                    h,
+                    numbers: kit.numbers(b, groups),
+                    parallel: blocks.count == 1,
+                    stop: kit.stop,
+                };
+                let Worker { grad, scratch, proposal, .. } = &mut *kit.workers.get();
+                let (grad, noise) = (&mut grad[..x.len()], &mut proposal[..x.len()]);
+                let want = Want { grad_x: Some(&mut *grad), ..Want::nothing(scratch) };
+                kit.ask(here.at(x), want, (collect == Collect::Before).then(|| kit.summed(slot)))?;
+                here.numbers.normals(&kit.noise, k, d, noise);
+                for (((x, v), g), w) in x.iter_mut().zip(velocity).zip(grad).zip(noise) {
+                    let kick = 0.5 * h * g.f64();
+                    *v = keeps * (*v + kick) + stirs * w.f64() + kick;
+                    *x = F::of(x.f64() + h * *v);
+                }
+                let norm = max_abs(x);
+                if norm.is_nan() || norm > F::LIMIT {
+                    return Err(Trouble::OutOfRange(norm));
+                }
+                if collect == Collect::After {
+                    kit.ask(here.at(x), Want::nothing(scratch), Some(kit.summed(slot)))?;
+                }
+                Ok(())
+            });
+        agree(kit.ranks, moved).map_err(|trouble| trouble.at(k, h))?;
+        kit.exchange(x);
+        kit.exchange(velocity);
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use crate::algorithms::Collect;
 use crate::blocks::for_each2;
 use crate::kit::{Field, Kit, Worker, diverged, max_abs};
 use crate::noise::Noise;
+use crate::ranks::{Tell, Told, agree, gather_words};
 use crate::rows::{Numbers, evaluate_rows};
 use crate::simd::dispatch;
 use crate::step::Stepper;
@@ -21,6 +22,24 @@ pub(crate) enum Trouble {
 impl From<ModelError> for Trouble {
     fn from(e: ModelError) -> Self {
         Trouble::Model(e)
+    }
+}
+
+impl Tell for Trouble {
+    fn tell(&self) -> Told {
+        match self {
+            Trouble::Model(e) => e.tell(),
+            Trouble::OutOfRange(norm) => Told::OutOfRange(norm.to_bits()),
+            Trouble::Density => Told::Density,
+        }
+    }
+
+    fn hear(told: Told) -> Self {
+        match told {
+            Told::OutOfRange(norm) => Trouble::OutOfRange(f64::from_bits(norm)),
+            Told::Density => Trouble::Density,
+            told => Trouble::Model(ModelError::hear(told)),
+        }
     }
 }
 
@@ -56,13 +75,14 @@ impl<F: Real> Stepper<'_, F> {
     ) -> Result<(), Error> {
         let (k, kit) = (field.k, &self.kit);
         let blocks = kit.blocks;
-        let slots = &mut self.slots[..blocks.count * kit.width];
+        let slots = blocks.own_slots(&mut self.slots, kit.width);
         let Field { theta, buffers, groups, terms, .. } = *field;
         let moved = for_each2(
             blocks.parallel,
-            (&mut *field.x, blocks.rows * kit.d),
+            (blocks.own(field.x, kit.d), blocks.rows * kit.d),
             (&mut *slots, kit.width),
             |b, x, slot| {
+                let b = blocks.own[0] + b;
                 let here = Here {
                     theta,
                     buffers,
@@ -76,12 +96,17 @@ impl<F: Real> Stepper<'_, F> {
                 kit.move_block(&here, accept, collect, x, slot)
             },
         );
-        moved.map_err(|trouble| trouble.at(k, h))?;
+        agree(kit.ranks, moved).map_err(|trouble| trouble.at(k, h))?;
         if accept {
             self.moves.proposed = (blocks.groups * blocks.n) as u64;
             let counts = slots.chunks_exact(kit.width).map(|slot| slot[kit.width - 1]);
-            self.moves.accepted = counts.sum::<f64>() as u64;
+            let accepted = counts.sum::<f64>() as u64;
+            self.moves.accepted = match kit.ranks.size() {
+                1 => accepted,
+                _ => gather_words(kit.ranks, accepted).iter().sum(),
+            };
         }
+        kit.exchange(field.x);
         Ok(())
     }
 }

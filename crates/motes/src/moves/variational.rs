@@ -5,6 +5,7 @@ use crate::algorithms::{VARIATIONAL, VARIATIONAL_ADAM};
 use crate::blocks::for_each2;
 use crate::kit::{Field, Worker, diverged, max_abs};
 use crate::noise::Noise;
+use crate::ranks::agree;
 use crate::rules::adam_direction;
 use crate::state::recall;
 use crate::step::Stepper;
@@ -36,23 +37,26 @@ impl<F: Real> Stepper<'_, F> {
             spread(&mu[own.clone()], &s[own], x);
         }
         let x = &*x;
-        let slots = (&mut self.slots[..blocks.count * kit.width], kit.width);
-        for_each2(blocks.parallel, (&mut *grads, blocks.rows * d), slots, |b, grad, slot| {
-            let rows = blocks.range(b);
-            let at = At {
-                theta,
-                buffers,
-                groups: blocks.groups_of(b, groups).0,
-                x: &x[rows.start * d..rows.end * d],
-                terms,
-                parallel: blocks.count == 1,
-                stop: kit.stop,
-            };
-            let Worker { scratch, .. } = &mut *kit.workers.get();
-            let want = Want { grad_x: Some(grad), ..Want::nothing(scratch) };
-            kit.ask(at, want, Some(kit.summed(slot)))
-        })
-        .map_err(|e| Trouble::Model(e).at(k, h))?;
+        let slots = (blocks.own_slots(&mut self.slots, kit.width), kit.width);
+        let asked =
+            for_each2(blocks.parallel, (blocks.own(grads, d), blocks.rows * d), slots, |b, grad, slot| {
+                let b = blocks.own[0] + b;
+                let rows = blocks.range(b);
+                let at = At {
+                    theta,
+                    buffers,
+                    groups: blocks.groups_of(b, groups).0,
+                    x: &x[rows.start * d..rows.end * d],
+                    terms,
+                    parallel: blocks.count == 1,
+                    stop: kit.stop,
+                };
+                let Worker { scratch, .. } = &mut *kit.workers.get();
+                let want = Want { grad_x: Some(grad), ..Want::nothing(scratch) };
+                kit.ask(at, want, Some(kit.summed(slot)))
+            });
+        agree(kit.ranks, asked).map_err(|e| Trouble::Model(e).at(k, h))?;
+        blocks.gather(kit.ranks, grads, d);
 
         // The columns' mean gradients first, then a step: plain, or by Adam.
         let columns = groups.len() * d;

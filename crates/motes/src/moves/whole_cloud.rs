@@ -5,6 +5,7 @@ use super::langevin::{Trouble, known, log_kernel};
 use crate::algorithms::{Collect, PRECONDITIONER};
 use crate::blocks::{for_each, for_each2, sum_of_column};
 use crate::kit::{Chosen, Worker};
+use crate::ranks::agree;
 use crate::state::recall;
 use crate::step::{StepSizes, Stepper};
 use crate::{At, Error, ModelError, Real, State, Want};
@@ -39,6 +40,7 @@ impl<F: Real> Stepper<'_, F> {
 
         // Forward: propose, and sum log densities plus kernels of the move from (theta, X).
         let forward = |b: usize, z: &mut [F], slot: &mut [f64]| -> Result<(), Trouble> {
+            let b = blocks.own[0] + b;
             let rows = blocks.range(b);
             let x = &x[rows.start * d..rows.end * d];
             let Worker { grad, scratch, log_density, .. } = &mut *kit.workers.get();
@@ -64,8 +66,11 @@ impl<F: Real> Stepper<'_, F> {
             }
             Ok(())
         };
-        for_each2(blocks.parallel, (&mut *z, blocks.rows * d), (&mut *slots, width), forward)
-            .map_err(|trouble| trouble.at(k, h))?;
+        let own = (blocks.own(z, d), blocks.own_slots(slots, width));
+        let moved = for_each2(blocks.parallel, (own.0, blocks.rows * d), (own.1, width), forward);
+        agree(kit.ranks, moved).map_err(|trouble| trouble.at(k, h))?;
+        kit.exchange(z);
+        blocks.gather_slots(kit.ranks, slots, width);
         let forward = sum_of_column(slots, width, width - 1);
         let rejected = Moves { proposed: 1, ..Moves::default() };
         if collect == Collect::After && sum_of_column(slots, width, width - 2) < 0.0 {
@@ -83,6 +88,7 @@ impl<F: Real> Stepper<'_, F> {
         // Backward: the same sums for the move from (psi, Z) back to X. A Z that the model rejects is a rejection.
         let (z, psi) = (&*z, &*psi);
         let backward = |b: usize, slot: &mut [f64]| -> Result<(), Trouble> {
+            let b = blocks.own[0] + b;
             let rows = blocks.range(b);
             let (x, z) = (&x[rows.start * d..rows.end * d], &z[rows.start * d..rows.end * d]);
             let Worker { grad, scratch, log_density, .. } = &mut *kit.workers.get();
@@ -100,7 +106,9 @@ impl<F: Real> Stepper<'_, F> {
             slot[width - 2] = densities.iter().sum::<f64>() + log_kernel(z, x, grad, h);
             Ok(())
         };
-        for_each(blocks.parallel, (&mut *slots, width), backward).map_err(|trouble| trouble.at(k, h))?;
+        let asked = for_each(blocks.parallel, (blocks.own_slots(slots, width), width), backward);
+        agree(kit.ranks, asked).map_err(|trouble| trouble.at(k, h))?;
+        blocks.gather_slots(kit.ranks, slots, width);
         let backward = sum_of_column(slots, width, width - 2);
 
         let accepted = kit.accept.uniform(k, 0).ln() < backward - forward;
