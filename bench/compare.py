@@ -37,21 +37,22 @@ def cases():
     small = [f'--normal {n} --unroll {u}'.split() for n in ('erfinv', 'hash') for u in (1, 8)]
     pgd = [f'--normal {v}'.split() for v in ('erfinv', 'hash', 'hash --unroll 4', 'hash --layout ND', 'hash --layout ND --unroll 4')]
     hierarchical = [
-        ('PGD D=10,000 N=1000 K=100', 'scale', 2.5, ['--algorithm', 'pgd', '--dim', 10000, '--particles', 1000, '--steps', 100, '--step-size', 1e-4], [['--normal', 'hash']], 2),
-        ('PGD D=100 N=10 K=300', 'fig1', 3, ['--algorithm', 'pgd', '--dim', 100, '--particles', 10, '--steps', 300, '--step-size', 2 / 102], small, 25),
-        ('PMGD D=1 N=100 K=20,000', 'fig2', 3, ['--algorithm', 'pmgd', '--dim', 1, '--particles', 100, '--steps', 20000, '--step-size', 0.015], small, 15),
+        ('PGD D=10,000 N=1000 K=100', 'scale', (5, 2.5), ['--algorithm', 'pgd', '--dim', 10000, '--particles', 1000, '--steps', 100, '--step-size', 1e-4], [['--normal', 'hash']], 2),
+        ('PGD D=100 N=10 K=300', 'fig1', (3, 3), ['--algorithm', 'pgd', '--dim', 100, '--particles', 10, '--steps', 300, '--step-size', 2 / 102], small, 25),
+        ('PMGD D=1 N=100 K=20,000', 'fig2', (2.2, 3), ['--algorithm', 'pmgd', '--dim', 1, '--particles', 100, '--steps', 20000, '--step-size', 0.015], small, 15),
     ]
     for name, peer, asked, flags, variants, reps in hierarchical:
-        for f in ('f32', 'f64'):
-            yield Case('toy', f'toy {name}', f, asked, ['hierarchical', *flags, '--precision', f],
+        for f, asked in zip(('f32', 'f64'), asked):
+            # One group, as the peer has it.
+            yield Case('toy', f'toy {name}', f, asked, ['hierarchical', '--groups', 1, *flags, '--precision', f],
                        ['peer_toy.py', '--f', f, '--cases', peer, '--reps', reps], variants, reps)
-    for algorithm, n in [('pgd', 1), ('pgd', 10), ('pgd', 100), ('soul', 100)]:
-        for f in ('f32', 'f64'):
+    for algorithm, n, asked in [('pgd', 1, (3.3, 3)), ('pgd', 10, (3, 3)), ('pgd', 100, (3, 3.3)), ('soul', 100, (4, 3.6))]:
+        for f, asked in zip(('f32', 'f64'), asked):
             soul = algorithm == 'soul'
             flags = ['--particles', n, '--steps', 400, '--step-size', 0.01, '--precision', f, '--algorithm', algorithm]
-            yield Case('logistic', f'logistic {algorithm.upper()} N={n} K=400', f, 2 if soul and f == 'f64' else 3, ['logistic', *flags],
+            yield Case('logistic', f'logistic {algorithm.upper()} N={n} K=400', f, asked, ['logistic', *flags],
                        ['peer_blr.py', '--f', f, '--alg', algorithm, '--N', n, '--reps', 15], small if soul else pgd, 15)
-    for algorithm, n, steps, dense, sparse in [('pgd', 1, 300, 1.3, 1.3), ('pgd', 10, 60, 1.2, 1.6), ('pgd', 100, 20, 1.2, 1.8), ('soul', 100, 10, 1.3, 1.3)]:
+    for algorithm, n, steps, dense, sparse in [('pgd', 1, 300, 1.0, 1.5), ('pgd', 10, 60, 1.2, 1.9), ('pgd', 100, 20, 1.2, 2.2), ('soul', 100, 10, 0.95, 1.3)]:
         for products, asked in [('dense', dense), ('sparse', sparse)]:
             flags = ['--particles', n, '--steps', steps, '--step-size', 0.1, '--algorithm', algorithm, '--products', products]
             yield Case('bnn', f'bnn {algorithm.upper()} N={n} K={steps} {products}', 'f32', asked, ['bnn', *flags],
@@ -148,8 +149,8 @@ def generator(rounds):
     rows = []
     print('| generator, 1280 images | PyTorch s | Motes s | ratio | PyTorch processor s | Motes processor s | ratio | PyTorch peak MB | Motes peak MB | asked |')
     print('|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|')
-    for name, ours, peer, asked in [('PGD step, two passes', 'two-pass', ['pgd_two_pass', '--chunk', '128'], 2),
-                                    ('PGD step, one pass', 'one-pass', ['pgd_one_pass'], 2), ('decode', 'decode', ['decode', '--chunk', '128'], 2)]:
+    for name, ours, peer, asked in [('PGD step, two passes', 'two-pass', ['pgd_two_pass', '--chunk', '128'], 2.5),
+                                    ('PGD step, one pass', 'one-pass', ['pgd_one_pass'], 2.5), ('decode', 'decode', ['decode', '--chunk', '128'], 2.4)]:
         theirs, mine = [], []
         for _ in range(rounds):
             theirs.append(lines([python, 'peer_generator.py', '--case', *peer, '--channels-last', '--threads', str(THREADS), '--reps', '3'],
