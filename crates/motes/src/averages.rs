@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::blocks::{INLINE_NANOSECONDS, for_each3};
 use crate::ranks::{Ranks, gather};
-use crate::simd::{dispatch, sum_lanes};
+use crate::simd::{Isa, SimdBase, SimdFrom, Vector, dispatch, f64x4, f64x8};
 use crate::{Cloud, Real};
 
 /// Columns of the sums that one block of work covers.
@@ -290,11 +290,13 @@ dispatch! {
     /// Adds all rows of some cells with at most `NARROW` columns, `of_cell` numbers to each, all in one call: there may be a
     /// cell for every few numbers.
     fn add_cells<F: Real>(x: &[F], of_cell: usize, d: usize, counts: &[f64], shift: &mut [f64], sums: &mut [f64], squares: &mut [f64])
-        = cells_kernel
+        = simd cells_kernel
 }
 
 #[inline(always)]
-fn cells_kernel<F: Real, const FMA: bool>(
+#[allow(clippy::too_many_arguments)] // one of them is the proof of the level
+fn cells_kernel<F: Real, S: Isa>(
+    simd: S,
     x: &[F],
     of_cell: usize,
     d: usize,
@@ -313,17 +315,24 @@ fn cells_kernel<F: Real, const FMA: bool>(
         }
     }
     if d == 1 {
-        return add_singles(x, of_cell, shift, sums, squares);
+        return add_singles(simd, x, of_cell, shift, sums, squares);
     }
     let cells = shift.chunks_exact(d).zip(sums.chunks_exact_mut(d)).zip(squares.chunks_exact_mut(d));
     for (x, ((shift, sums), squares)) in x.chunks(of_cell).zip(cells) {
-        narrow_kernel::<F, FMA>(x, d, shift, sums, squares);
+        narrow_kernel(x, d, shift, sums, squares);
     }
 }
 
 /// Cells of one column with n rows: lanes run over the rows, or over the cells where the rows are few.
 #[inline(always)]
-fn add_singles<F: Real>(x: &[F], n: usize, shift: &[f64], sums: &mut [f64], squares: &mut [f64]) {
+fn add_singles<F: Real, S: Isa>(
+    simd: S,
+    x: &[F],
+    n: usize,
+    shift: &[f64],
+    sums: &mut [f64],
+    squares: &mut [f64],
+) {
     let mut done = 0;
     if n < NARROW {
         let cells = shift.as_chunks::<4>().0.iter().zip(sums.as_chunks_mut::<4>().0);
@@ -335,8 +344,8 @@ fn add_singles<F: Real>(x: &[F], n: usize, shift: &[f64], sums: &mut [f64], squa
     }
     let cells = shift[done..].iter().zip(&mut sums[done..]).zip(&mut squares[done..]);
     for (x, ((shift, sum), square)) in x[done * n..].chunks(n).zip(cells) {
-        let rest = add_single::<F, NARROW>(x, *shift, sum, square);
-        let rest = add_single::<F, 4>(rest, *shift, sum, square);
+        let rest = add_sixteens(simd, x, *shift, sum, square);
+        let rest = add_fours(simd, rest, *shift, sum, square);
         for x in rest {
             let v = x.f64() - *shift;
             *sum += v;
@@ -345,34 +354,55 @@ fn add_singles<F: Real>(x: &[F], n: usize, shift: &[f64], sums: &mut [f64], squa
     }
 }
 
-/// Adds what fills the lanes of a cell, and returns the rest.
+/// Adds the rows of a cell of one column sixteen at a time, and returns the rest.
 #[inline(always)]
-fn add_single<'a, F: Real, const LANES: usize>(
+fn add_sixteens<'a, F: Real, S: Isa>(
+    simd: S,
     x: &'a [F],
     shift: f64,
     sum: &mut f64,
     square: &mut f64,
 ) -> &'a [F] {
-    let (rows, rest) = x.as_chunks::<LANES>();
+    let (rows, rest) = x.as_chunks::<16>();
     if !rows.is_empty() {
-        let (mut s1, mut s2) = ([0.0f64; LANES], [0.0f64; LANES]);
+        let shift = f64x8::splat(simd, shift);
+        let mut sums = [[f64x8::splat(simd, 0.0); 2]; 2];
         for row in rows {
-            for j in 0..LANES {
-                let v = row[j].f64() - shift;
-                s1[j] += v;
-                s2[j] += v * v;
+            for (half, row) in row.as_chunks::<8>().0.iter().enumerate() {
+                let v = f64x8::simd_from(simd, row.map(F::f64)) - shift;
+                sums[0][half] += v;
+                sums[1][half] += v * v;
             }
         }
-        *sum += total(s1);
-        *square += total(s2);
+        let [of_values, of_squares] = sums;
+        *sum += (of_values[0] + of_values[1]).total();
+        *square += (of_squares[0] + of_squares[1]).total();
     }
     rest
 }
 
-/// Apart, for the reason of [`fold_lanes`].
-#[inline(never)]
-fn total<const LANES: usize>(lanes: [f64; LANES]) -> f64 {
-    sum_lanes(lanes)
+/// The same four at a time.
+#[inline(always)]
+fn add_fours<'a, F: Real, S: Isa>(
+    simd: S,
+    x: &'a [F],
+    shift: f64,
+    sum: &mut f64,
+    square: &mut f64,
+) -> &'a [F] {
+    let (rows, rest) = x.as_chunks::<4>();
+    if !rows.is_empty() {
+        let shift = f64x4::splat(simd, shift);
+        let mut sums = [f64x4::splat(simd, 0.0); 2];
+        for row in rows {
+            let v = f64x4::simd_from(simd, row.map(F::f64)) - shift;
+            sums[0] += v;
+            sums[1] += v * v;
+        }
+        *sum += sums[0].total();
+        *square += sums[1].total();
+    }
+    rest
 }
 
 /// Four cells of n rows at once, with the bits of one by one.
@@ -409,13 +439,7 @@ fn add_four<F: Real>(x: &[F], n: usize, shift: &[f64; 4], sums: &mut [f64; 4], s
 
 /// Adds all rows of a cloud with at most `NARROW` columns, and more than one: lane j holds coordinate j mod d.
 #[inline(always)]
-fn narrow_kernel<F: Real, const FMA: bool>(
-    x: &[F],
-    d: usize,
-    shift: &[f64],
-    sums: &mut [f64],
-    squares: &mut [f64],
-) {
+fn narrow_kernel<F: Real>(x: &[F], d: usize, shift: &[f64], sums: &mut [f64], squares: &mut [f64]) {
     // A power of two is a whole number of rows of 2, 4, 8 or 16, in registers; other widths take what fits.
     let rest = if d.is_power_of_two() {
         add_lanes::<F, NARROW>(x, d, NARROW, shift, sums, squares)

@@ -3,7 +3,9 @@
 //! Work is cut into blocks whose size the thread count does not enter; each block is evaluated by one worker and
 //! writes into its own slot; the slots are added up by a fixed binary tree over their numbers.
 
-use std::sync::{Mutex, MutexGuard};
+mod awake;
+
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rayon::prelude::*;
 
@@ -12,15 +14,20 @@ use crate::Error;
 /// Work estimated below this stays on the calling thread: waking another costs about as much.
 pub const INLINE_NANOSECONDS: f64 = 20_000.0;
 
+/// So many blocks for each worker are few.
+const FEW: usize = 8;
+
 /// A thread pool of a chosen size. Everything a run does happens inside [`Pool::install`].
 pub struct Pool(rayon::ThreadPool);
 
 impl Pool {
     /// A pool of `threads` workers, or one for each core if `None`.
     pub fn new(threads: Option<usize>) -> Result<Self, Error> {
+        let workers = Arc::new(awake::Workers::default());
         rayon::ThreadPoolBuilder::new()
             .num_threads(threads.unwrap_or(0))
             .thread_name(|i| format!("motes-{i}"))
+            .start_handler(move |_| awake::belong_to(&workers))
             .build()
             .map(Pool)
             .map_err(|e| {
@@ -57,7 +64,7 @@ pub fn for_each2<A: Send, B: Send, E: Send>(
         return pairs.try_for_each(|(i, (a, b))| f(i, a, b));
     }
     let pairs = a.par_chunks_mut(a_chunk).zip(b.par_chunks_mut(b_chunk));
-    lowest_error(pairs.enumerate().map(|(i, (a, b))| (i, f(i, a, b))))
+    lowest_error(dealt(pairs).map(|(i, (a, b))| (i, f(i, a, b))))
 }
 
 /// Calls `f(block, a, b, c)` for each three chunks, as [`for_each2`] does.
@@ -79,7 +86,7 @@ pub fn for_each3<A: Send, B: Send, C: Send, E: Send>(
         return chunks.enumerate().try_for_each(|(i, ((a, b), c))| f(i, a, b, c));
     }
     let chunks = a.par_chunks_mut(a_chunk).zip(b.par_chunks_mut(b_chunk)).zip(c.par_chunks_mut(c_chunk));
-    lowest_error(chunks.enumerate().map(|(i, ((a, b), c))| (i, f(i, a, b, c))))
+    lowest_error(dealt(chunks).map(|(i, ((a, b), c))| (i, f(i, a, b, c))))
 }
 
 /// Calls `f(block, a, b, c, d, e)` for each five chunks, as [`for_each2`] does.
@@ -99,7 +106,7 @@ pub fn for_each5<A: Send, B: Send, C: Send, D: Send, E: Send, Fault: Send>(
     }
     let chunks = a.par_chunks_mut(a_chunk).zip(b.par_chunks_mut(b_chunk)).zip(c.par_chunks_mut(c_chunk));
     let chunks = chunks.zip(d.par_chunks_mut(d_chunk)).zip(e.par_chunks_mut(e_chunk));
-    lowest_error(chunks.enumerate().map(|(i, ((((a, b), c), d), e))| (i, f(i, a, b, c, d, e))))
+    lowest_error(dealt(chunks).map(|(i, ((((a, b), c), d), e))| (i, f(i, a, b, c, d, e))))
 }
 
 /// Calls `f(block, a)` for each chunk of `a_chunk` elements, as [`for_each2`] does.
@@ -111,7 +118,16 @@ pub fn for_each<A: Send, E: Send>(
     if !parallel {
         return a.chunks_mut(a_chunk).enumerate().try_for_each(|(i, a)| f(i, a));
     }
-    lowest_error(a.par_chunks_mut(a_chunk).enumerate().map(|(i, a)| (i, f(i, a))))
+    lowest_error(dealt(a.par_chunks_mut(a_chunk)).map(|(i, a)| (i, f(i, a))))
+}
+
+/// The blocks with their numbers, for workers that are awake. Few blocks are dealt out at once, a run of neighbours to each worker:
+/// where a step takes microseconds, to look for more takes as long as there is to win.
+fn dealt<I: IndexedParallelIterator>(blocks: I) -> impl IndexedParallelIterator<Item = (usize, I::Item)> {
+    awake::wake();
+    let (count, workers) = (blocks.len(), rayon::current_num_threads());
+    let least = if count <= FEW * workers { count.div_ceil(workers) } else { 1 };
+    blocks.enumerate().with_min_len(least.max(1))
 }
 
 fn lowest_error<E: Send>(results: impl ParallelIterator<Item = (usize, Result<(), E>)>) -> Result<(), E> {

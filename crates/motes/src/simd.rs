@@ -160,6 +160,15 @@ impl<S: Simd> Vector<S> for f64x8<S> {
     }
 }
 
+impl<S: Simd> Vector<S> for f64x4<S> {
+    #[inline(always)]
+    fn total(self) -> f64 {
+        let (a, b) = self.split();
+        let [a, b] = (a + b).to_array();
+        a + b
+    }
+}
+
 /// A cache line, and as much as the widest vector: what is packed into lines is aligned for vectors, which could not be read
 /// as fast across two lines.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
