@@ -31,12 +31,9 @@ python:
 test-slow:
 	cargo test --release -p motes-models --test all auto:: -- --ignored --nocapture --test-threads 1
 
-# The bits of the core's kernels on AArch64, emulated: they must be those of x86-64. It needs no C toolchain, but
-# `rustup target add aarch64-unknown-linux-musl` and qemu-aarch64-static (of Debian's package qemu-user-static), or QEMU=path.
-QEMU ?= qemu-aarch64-static
+# The bits of kernels and of whole runs of every model on AArch64, emulated: they must be those of this processor.
 test-arm:
-	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER=$(QEMU) \
-		cargo test --quiet --target aarch64-unknown-linux-musl -p motes --lib --test golden -- golden simd:: vmath::
+	bash crates/motes-cli/tests/arm/run.sh
 
 # The same with JAX, PyTorch, ArviZ, scikit-learn, matplotlib, Jupyter and mypy; then the wheel and the package in fresh environments.
 test-python-full:

@@ -1,5 +1,7 @@
 //! The real binary, driven from end to end. One binary: each would be linked, and what is generic compiled, by itself.
 
+#![allow(clippy::disallowed_methods)]
+
 mod answers;
 mod auto;
 mod bnn;

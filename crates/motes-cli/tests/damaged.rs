@@ -312,7 +312,11 @@ fn another_instruction_set_is_a_warning_and_another_format_an_error() {
     forge(&newest(&place.path("good")), &here, "another");
     let done = place.motes("resume good --quiet");
     done.ok();
-    assert!(done.err.starts_with("warning: the checkpoint was written on another"), "{}", done.err);
+    assert!(
+        done.err.starts_with("warning: the checkpoint was written with other instructions (another"),
+        "{}",
+        done.err
+    );
 
     let now = format!("\\\"arithmetic\\\":{}", motes::checkpoint::ARITHMETIC);
     forge(&newest(&place.path("good")), &now, "\\\"arithmetic\\\":9999");

@@ -1,6 +1,6 @@
 //! The numbers of a run are a promise: digests of what the real binary writes, for every algorithm and model.
 //!
-//! `MOTES_REPIN=1 cargo test -p motes-cli --test all pinned` writes `pinned.txt` anew. That is right only where a change of the
+//! `MOTES_REPIN=1 cargo test -p motes-cli --test all pinned` writes `pinned.txt` and `pinned_no_fma.txt` anew. That is right only where a change of the
 //! arithmetic is meant; it goes together with a higher `motes::checkpoint::ARITHMETIC` and a reason in the commit.
 
 use crate::common;
@@ -8,7 +8,8 @@ use crate::common;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use common::{Done, Place};
 use motes_models::data::sha256;
@@ -41,6 +42,20 @@ const CASES: &[&str] = &[
     "bnn --algorithm pmgd --particles 3 --subsample 200 --products dense",
     "bnn --algorithm soul --particles 3 --subsample 200",
     "bnn --algorithm mean-field --particles 3 --subsample 200",
+    "hierarchical --dim 50 --particles 40 --algorithm pgd",
+    "logistic --algorithm pgd --particles 10 --learn both --init-particles prior",
+    "multinomial --data classes.csv --algorithm pgd --particles 20 --init-particles prior",
+    "multinomial --data classes.csv --algorithm pmgd --particles 20 --precision f32",
+    "generator --images 12 --batch 6 --particles 2 --algorithm pgd --step-size 1e-4",
+    "generator --images 12 --batch 6 --particles 2 --algorithm vae",
+];
+
+/// Fits without tuning, whose numbers are no promise from version to version but are the same on all processors.
+const FITS: &[&str] = &[
+    "hierarchical --dim 20",
+    "logistic",
+    "logistic --learn both --precision f32 --max-evaluations 3000",
+    "multinomial --data classes.csv --max-evaluations 3000",
 ];
 
 /// The first half of the digest of some arrays of an archive.
@@ -55,20 +70,23 @@ fn arrays(path: &Path) -> String {
     sha256(&bytes)[..32].to_string()
 }
 
+/// The table for levels with fused multiply-add, all of which give the same bits, or for the others.
+fn table(fused: bool) -> PathBuf {
+    let name = if fused { "tests/pinned.txt" } else { "tests/pinned_no_fma.txt" };
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
 #[test]
-fn runs_give_the_pinned_bits() {
-    if motes::instruction_set() != "avx2+fma" {
-        eprintln!("skipped: there are no digests for {}", motes::instruction_set());
-        return;
-    }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pinned.txt");
-    if std::env::var_os("MOTES_REPIN").is_some() {
-        std::fs::write(&file, digests(motes::simd::level_name())).unwrap();
-    }
-    let pinned = std::fs::read_to_string(&file).unwrap();
-    // The same bits on every level that has fused multiply-add.
-    for (level, _) in motes::simd::levels().into_iter().filter(|(level, _)| *level != "portable") {
-        let found = digests(level);
+fn runs_give_the_pinned_bits_at_every_level() {
+    let repin = std::env::var_os("MOTES_REPIN").is_some();
+    for (level, _) in motes::simd::levels() {
+        let file = table(level != "portable");
+        let found = digests(CASES, level);
+        if repin {
+            std::fs::write(&file, found).unwrap();
+            continue;
+        }
+        let pinned = std::fs::read_to_string(&file).unwrap();
         for (found, pinned) in found.lines().zip(pinned.lines()) {
             assert_eq!(found, pinned, "the numbers have changed on {level}");
         }
@@ -76,20 +94,76 @@ fn runs_give_the_pinned_bits() {
     }
 }
 
+#[test]
+fn fits_give_the_same_bits_at_every_level() {
+    let fused =
+        motes::simd::levels().into_iter().map(|(level, _)| level).filter(|level| *level != "portable");
+    let found: Vec<String> = fused.map(|level| digests(FITS, level)).collect();
+    for other in &found {
+        assert_eq!(&found[0], other);
+    }
+}
+
+/// `make test-arm` names a command here that runs a binary for another processor.
+#[test]
+#[ignore = "needs a binary for another processor in MOTES_OTHER"]
+fn another_processor_gives_the_same_bits() {
+    let other = std::env::var("MOTES_OTHER").expect("the command that runs the other binary");
+    let words: Vec<&str> = other.split(' ').collect();
+    for cases in [CASES, FITS] {
+        let found = digests_by(cases, || {
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]);
+            command
+        });
+        assert_eq!(found, digests(cases, motes::simd::level_name()));
+    }
+}
+
 /// A line for each case, run on a level of vector instructions.
-fn digests(level: &str) -> String {
+fn digests(cases: &[&str], level: &str) -> String {
+    digests_by(cases, || {
+        let mut command = common::motes();
+        command.env(motes::simd::VARIABLE, level);
+        command
+    })
+}
+
+/// The same by a command of one's own.
+fn digests_by(cases: &[&str], motes: impl Fn() -> Command) -> String {
     let mut found = String::new();
-    for case in CASES {
+    for case in cases {
         let place = Place::in_memory();
-        let keep = if case.ends_with(" em") { "" } else { "--keep-clouds 3" };
-        let args = format!(
-            "fit {case} --no-assess --steps 16 --burn-in 5 --seed 6 {keep} --out r --quiet --no-report"
-        );
-        Done::of(place.command(&args).env(motes::simd::VARIABLE, level)).ok();
-        let trace = sha256(&std::fs::read(place.path("r/trace.csv")).unwrap());
-        let _ = writeln!(found, "{} {} {case}", &trace[..32], arrays(&place.path("r/posterior.npz")));
+        place.write("classes.csv", classes());
+        let steps = if case.contains("--algorithm") { "--no-assess --steps 16 --burn-in 5" } else { "" };
+        let keep = match case {
+            _ if steps.is_empty() || case.ends_with(" em") => "",
+            _ if case.starts_with("generator") => "--keep-clouds 0",
+            _ => "--keep-clouds 3",
+        };
+        let args = format!("fit {case} {steps} --seed 6 {keep} --out r --quiet --no-report");
+        Done::of(motes().args(args.split_whitespace()).current_dir(place.path(""))).ok();
+        let mut trace = std::fs::read(place.path("r/trace.csv")).unwrap();
+        if steps.is_empty() {
+            // What is estimated after the last step.
+            let summary: serde_json::Value = serde_json::from_str(&place.text("r/summary.json")).unwrap();
+            trace.extend_from_slice(format!("{}{}", summary["theta"], summary["log_likelihood"]).as_bytes());
+        }
+        let _ =
+            writeln!(found, "{} {} {case}", &sha256(&trace)[..32], arrays(&place.path("r/posterior.npz")));
     }
     found
+}
+
+/// Rows of three classes that overlap.
+fn classes() -> String {
+    let mut rows = String::from("a,b,class\n");
+    for i in 0..90u32 {
+        let class = i % 3;
+        let (a, b) = (i * 37 % 19 + 4 * class, i * 53 % 23 + 5 * (class % 2));
+        let _ = writeln!(rows, "{a},{b},{}", ["red", "green", "blue"][class as usize]);
+    }
+    rows
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Rates of the Bayesian neural network on the paper's task: gradients beside a bare GEMM of the same shapes, and steps.
 
+#![allow(clippy::disallowed_methods)]
+
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use gemm::Parallelism;
@@ -18,7 +20,7 @@ const COLUMNS: usize = 557;
 fn main() {
     println!(
         "instruction set: {}; items are floating-point operations of the dense products",
-        motes::instruction_set()
+        motes::simd::level_name()
     );
     divan::main();
 }

@@ -2,6 +2,8 @@
 //!
 //! `cargo bench -p motes-models --bench generator -- [two-pass|one-pass|decode] [--reps n] [--batch B] [--particles N]`
 
+#![allow(clippy::disallowed_methods)]
+
 use motes::Pool;
 use motes::noise::{Noise, Purpose};
 use motes_models::generator::{Decoder, Mode, Network, Wanted};

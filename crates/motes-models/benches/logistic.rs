@@ -1,5 +1,7 @@
 //! Rates of the logistic model's gradients: the embedded data, the same without equal rows, and a million rows.
 
+#![allow(clippy::disallowed_methods)]
+
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use motes::blocks::{INLINE_NANOSECONDS, PerWorker, for_each2};
@@ -15,7 +17,7 @@ const MANY: usize = 1_000;
 fn main() {
     println!(
         "instruction set: {}; items are rows x particles, G = 4 flops x rows x columns x particles",
-        motes::instruction_set()
+        motes::simd::level_name()
     );
     divan::main();
 }

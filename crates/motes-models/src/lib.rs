@@ -1,5 +1,8 @@
 //! The models of Motes and the readers of their data.
 
+// Tests may be held against the system's libm; results must not come from it.
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
 mod bnn;
 pub mod data;
 pub mod features;

@@ -80,7 +80,7 @@ pub(crate) fn predicted<F: Real, T: Classified<F>>(
         let width = tally.labels.len() * classes;
         for (row, p) in tally.probabilities(&state).chunks_exact(classes).enumerate() {
             let of_class = logs.iter().skip(row * classes + likeliest(p)).step_by(width);
-            predicted.push(p, &mut of_class.map(|log| log.exp()).collect::<Vec<f64>>(), level);
+            predicted.push(p, &mut of_class.map(|log| libm::exp(*log)).collect::<Vec<f64>>(), level);
         }
     }
     predicted
@@ -116,7 +116,8 @@ impl Tally {
 
     /// log sum_n p(l | f, x^n) for each row and class, from the running maxima and scaled sums.
     fn logarithms<'a>(&self, state: &'a [f64]) -> impl Iterator<Item = Vec<f64>> + 'a {
-        let row = |row: &[f64]| row.as_chunks::<2>().0.iter().map(|[most, sum]| most + sum.ln()).collect();
+        let row =
+            |row: &[f64]| row.as_chunks::<2>().0.iter().map(|[most, sum]| most + libm::log(*sum)).collect();
         state.chunks_exact(2 * self.classes).map(row)
     }
 
@@ -126,7 +127,7 @@ impl Tally {
         self.logarithms(state)
             .flat_map(|logs| {
                 let all = log_sum_exp(&logs);
-                logs.into_iter().map(move |l| (l - all).exp())
+                logs.into_iter().map(move |l| libm::exp(l - all))
             })
             .collect()
     }
@@ -146,7 +147,7 @@ impl Tally {
 
 fn log_sum_exp(logs: &[f64]) -> f64 {
     let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    most + logs.iter().map(|l| (l - most).exp()).sum::<f64>().ln()
+    most + libm::log(logs.iter().map(|l| libm::exp(l - most)).sum())
 }
 
 /// Adds e^log s to a sum that is kept as its largest logarithm and what remains.
@@ -155,8 +156,8 @@ fn add([log, s]: [f64; 2], [most, sum]: &mut [f64; 2]) {
     if *sum == 0.0 {
         (*most, *sum) = (log, s);
     } else if log > *most {
-        (*most, *sum) = (log, *sum * (*most - log).exp() + s);
+        (*most, *sum) = (log, *sum * libm::exp(*most - log) + s);
     } else {
-        *sum += s * (log - *most).exp();
+        *sum += s * libm::exp(log - *most);
     }
 }

@@ -1,5 +1,7 @@
 //! What the models and the algorithms are held against. One binary: each would be linked, and what is generic compiled, by itself.
 
+#![allow(clippy::disallowed_methods)]
+
 mod auto;
 mod auto_bed;
 mod bed;

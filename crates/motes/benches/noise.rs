@@ -1,5 +1,7 @@
 //! Rates of the random number and elementwise kernels, beside a scalar generator.
 
+#![allow(clippy::disallowed_methods)]
+
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use motes::noise::{Noise, Purpose};
@@ -12,7 +14,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 const LEN: usize = 2048;
 
 fn main() {
-    println!("instruction set: {}", motes::instruction_set());
+    println!("instruction set: {}", motes::simd::level_name());
     divan::main();
 }
 

@@ -20,7 +20,7 @@ use crate::state::{Array, Values, ValuesMut};
 use crate::{Acceptance, Error, Real, State, Ticker, auto, instruction_set};
 
 /// The number of the arithmetic: runs of one number give the same bits, so that a checkpoint of another cannot go on here.
-pub const ARITHMETIC: u32 = 6;
+pub const ARITHMETIC: u32 = 7;
 /// The key of the metadata under which Motes keeps its own.
 const KEY: &str = "motes";
 /// The name of the array that holds the checksum.
@@ -35,7 +35,7 @@ pub struct Header {
     pub version: String,
     /// The number of its arithmetic.
     pub arithmetic: u32,
-    /// The instruction set its kernels ran on: another one may round differently.
+    /// Whether its kernels had fused multiply-add: without it, they round differently.
     pub instruction_set: String,
     /// The length of trace.csv at this step.
     pub trace_bytes: u64,

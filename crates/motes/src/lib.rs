@@ -5,6 +5,9 @@
 //! [`record::RunDirectory`]. All of it happens inside [`Pool::install`], and none of it depends on the number of threads, or of
 //! [`ranks`] that share the work.
 
+// Tests may be held against the system's libm; results must not come from it.
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
 pub mod algorithms;
 pub mod auto;
 pub mod averages;

@@ -83,7 +83,7 @@ impl RunDirectory {
         let (trace_bytes, seconds) = header.as_ref().map_or((0, 0.0), |h| (h.trace_bytes, h.seconds));
         if let Some(h) = header.filter(|h| h.instruction_set != crate::instruction_set()) {
             warnings.push(format!(
-                "the checkpoint was written on {} and is continued on {}: results will agree up to rounding, not bit for bit",
+                "the checkpoint was written with other instructions ({}; here {}): results will agree up to rounding, not bit for bit",
                 h.instruction_set,
                 crate::instruction_set()
             ));

@@ -368,7 +368,7 @@ fn with_suggestion<F: Real>(error: Error, model: &dyn Model<F>, settings: &Setti
 
 /// Rounds down to two significant digits: people retype these numbers.
 pub(crate) fn two_digits(value: f64) -> f64 {
-    let unit = 10f64.powf(value.log10().floor() - 1.0);
+    let unit = libm::pow(10.0, libm::log10(value).floor() - 1.0);
     let rounded = (value / unit).floor() * unit;
     format!("{rounded:.1e}").parse().unwrap_or(rounded)
 }

@@ -135,7 +135,7 @@ impl Settings {
     fn decayed(&self, size: f64, k: u64) -> f64 {
         match self.step_decay {
             None => size,
-            Some(d) => size * (1.0 + k as f64 / d.scale).powf(-d.power),
+            Some(d) => size * libm::pow(1.0 + k as f64 / d.scale, -d.power),
         }
     }
 

@@ -210,15 +210,10 @@ impl<F: Real> std::ops::DerefMut for Aligned<F> {
     }
 }
 
-/// What decides how results are rounded: `"avx2+fma"` with AVX2 and with AVX-512, which give the same bits, `"neon"` or `"portable"`.
-///
-/// NEON stands apart, because the system's exponentials and logarithms still have a part in some results.
+/// What decides how results are rounded: `"fma"` or `"no fma"`. All levels that have fused multiply-add give the same bits,
+/// whatever the processor.
 pub fn instruction_set() -> &'static str {
-    match fused() {
-        true if cfg!(target_arch = "x86_64") => "avx2+fma",
-        true => "neon",
-        false => "portable",
-    }
+    if fused() { "fma" } else { "no fma" }
 }
 
 /// Whether the level has fused multiply-add.

@@ -181,7 +181,7 @@ impl LikelihoodSummary {
         let d = parameters as f64;
         self.value = value;
         self.aic = value.map(|l| 2.0 * (d - l));
-        self.bic = value.zip(self.n).map(|(l, n)| d * (n as f64).ln() - 2.0 * l);
+        self.bic = value.zip(self.n).map(|(l, n)| d * libm::log(n as f64) - 2.0 * l);
     }
 }
 
@@ -627,7 +627,7 @@ fn normal_quantile(p: f64) -> f64 {
     match p.min(1.0 - p) {
         tail if tail <= 0.0 => f64::INFINITY.copysign(p - 0.5),
         tail if tail < 0.024_25 => {
-            let q = (-2.0 * tail.ln()).sqrt();
+            let q = (-2.0 * libm::log(tail)).sqrt();
             let z = polynomial(&C, q) / polynomial(&D, q);
             if p < 0.5 { z } else { -z }
         }

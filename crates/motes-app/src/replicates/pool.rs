@@ -60,7 +60,7 @@ impl Part<'_> {
         (0..a.len().min(b.len())).any(|i| {
             let way = (a[i] - b[i]).abs();
             let known = self.error(i).zip(other.error(i));
-            let far = known.is_some_and(|(a, b)| way > ERRORS * a.hypot(b));
+            let far = known.is_some_and(|(a, b)| way > ERRORS * libm::hypot(a, b));
             far && self
                 .se(i)
                 .zip(other.se(i))
@@ -71,7 +71,9 @@ impl Part<'_> {
     /// Whether the log-likelihood is as high as that of another, as far as it is known.
     fn is_as_high_as(&self, other: &Part<'_>) -> bool {
         match self.likelihood().zip(other.likelihood()) {
-            Some(((a, error_a), (b, error_b))) => (a - b).abs() < ERRORS * error_a.hypot(error_b) + EQUAL,
+            Some(((a, error_a), (b, error_b))) => {
+                (a - b).abs() < ERRORS * libm::hypot(error_a, error_b) + EQUAL
+            }
             None => false,
         }
     }

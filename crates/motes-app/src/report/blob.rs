@@ -109,8 +109,8 @@ fn points(points: &[(u64, f64)]) -> Value {
 /// each, so that its beginning can still be seen.
 fn rounding(values: impl Iterator<Item = f64>) -> impl Fn(f64) -> f64 {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
-    let digits = 5.0 - (high - low).log10().floor();
-    let scale = 10f64.powf(digits);
+    let digits = 5.0 - libm::log10(high - low).floor();
+    let scale = libm::pow(10.0, digits);
     let wild = high - low > 1e9;
     move |v| {
         if wild {

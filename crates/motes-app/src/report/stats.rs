@@ -73,7 +73,7 @@ fn lanes(values: &[f64], start: f64, fold: impl Fn(f64, f64) -> f64) -> [f64; 8]
 /// Silverman's rule of thumb for Gaussian kernels.
 fn silverman(sd: f64, iqr: f64, n: f64) -> f64 {
     let scale = if iqr > 0.0 { sd.min(iqr / 1.34) } else { sd };
-    0.9 * scale * n.powf(-0.2)
+    0.9 * scale * libm::pow(n, -0.2)
 }
 
 /// Counts on an even grid; the first and the last count are for what lies below and above it.
@@ -145,7 +145,7 @@ impl Bins {
         let kernel: Vec<f64> = (0..=2 * reach)
             .map(|i| {
                 let z = (i as f64 - reach as f64) * width / h;
-                (-0.5 * z * z).exp() / (n * h * (2.0 * std::f64::consts::PI).sqrt())
+                libm::exp(-0.5 * z * z) / (n * h * (2.0 * std::f64::consts::PI).sqrt())
             })
             .collect();
         // Zeros on both sides, so that every grid point sees a full window.

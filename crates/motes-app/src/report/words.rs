@@ -26,7 +26,7 @@ pub fn significant(value: f64, digits: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return minus(value.to_string());
     }
-    let size = value.abs().log10().floor() as i32;
+    let size = libm::log10(value.abs()).floor() as i32;
     if !(-5..9).contains(&size) {
         return minus(format!("{value:.precision$e}", precision = digits.saturating_sub(1)));
     }
@@ -45,7 +45,11 @@ pub fn minus(text: String) -> String {
 
 /// The decimals that show two digits of a standard error.
 pub fn decimals_for(error: f64) -> usize {
-    if error > 0.0 && error.is_finite() { (1.0 - error.log10().floor()).clamp(0.0, 12.0) as usize } else { 5 }
+    if error > 0.0 && error.is_finite() {
+        (1.0 - libm::log10(error).floor()).clamp(0.0, 12.0) as usize
+    } else {
+        5
+    }
 }
 
 /// A whole number with its thousands apart.

@@ -32,8 +32,8 @@ impl Axis {
     /// 0 at the minimum, 1 at the maximum.
     pub fn fraction(&self, value: f64) -> f64 {
         if self.log {
-            let position = if value > 0.0 { (value / self.min).ln() } else { -1e3 };
-            return position / (self.max / self.min).ln();
+            let position = if value > 0.0 { libm::log(value / self.min) } else { -1e3 };
+            return position / libm::log(self.max / self.min);
         }
         (value - self.min) / (self.max - self.min)
     }
@@ -42,14 +42,14 @@ impl Axis {
     pub fn ticks(&self, wanted: usize) -> Vec<(f64, String)> {
         let inside = |v: &f64| (-1e-9..=1.0 + 1e-9).contains(&self.fraction(*v));
         if self.log {
-            let decades = (self.max / self.min).log10();
+            let decades = libm::log10(self.max / self.min);
             let digits: &[f64] = if decades < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-            let powers = self.min.log10().floor() as i32..=self.max.log10().ceil() as i32;
+            let powers = libm::log10(self.min).floor() as i32..=libm::log10(self.max).ceil() as i32;
             let values = powers.flat_map(|p| digits.iter().map(move |d| d * 10f64.powi(p)));
             return values.filter(inside).map(|v| (v, plain(v))).collect();
         }
         let rough = (self.max - self.min) / wanted as f64;
-        let unit = 10f64.powf(rough.log10().floor());
+        let unit = libm::pow(10.0, libm::log10(rough).floor());
         let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|m| m * unit).find(|s| *s >= 0.999 * rough);
         let step = step.unwrap_or(10.0 * unit);
         let decimals = (0..9).find(|d| ((step * 10f64.powi(*d)).fract()).abs() < 1e-6).unwrap_or(9) as usize;

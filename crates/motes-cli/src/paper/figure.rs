@@ -334,7 +334,7 @@ fn simplified(points: &[(f64, f64)], tolerance: f64) -> Vec<(f64, f64)> {
     while let Some((first, last)) = open.pop() {
         let ((x0, y0), (x1, y1)) = (points[first], points[last]);
         let (dx, dy) = (x1 - x0, y1 - y0);
-        let length = dx.hypot(dy).max(1e-12);
+        let length = libm::hypot(dx, dy).max(1e-12);
         let distance = |i: usize| ((points[i].0 - x0) * dy - (points[i].1 - y0) * dx).abs() / length;
         let farthest = (first + 1..last).max_by(|a, b| distance(*a).total_cmp(&distance(*b)));
         if let Some(i) = farthest.filter(|i| distance(*i) > tolerance) {

@@ -40,7 +40,7 @@ impl Made {
         Made {
             command,
             date: date(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())),
-            machine: format!("{}, {cores} cores, {}{}", processor(), motes::instruction_set(), load()),
+            machine: format!("{}, {cores} cores, {}{}", processor(), motes::simd::level_name(), load()),
             version: env!("CARGO_PKG_VERSION").into(),
             commit: commit(),
         }

@@ -288,7 +288,7 @@ impl<F: Real> Watch<F> for Watcher<'_> {
 
 /// Some 40 steps to each power of ten, and every thousandth.
 fn on_log_grid(k: u64) -> bool {
-    let place = |k: u64| ((k as f64).log10() * 40.0).floor();
+    let place = |k: u64| (libm::log10(k as f64) * 40.0).floor();
     k < 20 || place(k) != place(k - 1) || k.is_multiple_of(1000)
 }
 

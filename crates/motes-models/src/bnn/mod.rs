@@ -274,7 +274,7 @@ impl<F: Real> Model<F> for Bnn<F> {
     fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
         self.check_batch(at.terms)?;
         let Want { mut log_density, mut grad_x, grad_theta, mut scores, hessian, scratch, .. } = want;
-        let precision = [0, 1].map(|i| (-2.0 * at.theta[i]).exp());
+        let precision = [0, 1].map(|i| libm::exp(-2.0 * at.theta[i]));
         let parallel = self.parallel(&at);
         let squared = grad_theta.is_some() || scores.is_some();
         let (d, together) = (self.d_x(), Layout::together::<F>(self.hidden));
@@ -380,7 +380,7 @@ impl<F: Real> MStep<F> for Bnn<F> {
                     "all weights of a layer are zero, so the scale of their prior has no maximum; start the particles from the prior with `init-particles=prior`",
                 ));
             }
-            theta[i] = 0.5 * (mean[i] / self.terms[i]).ln();
+            theta[i] = 0.5 * libm::log(mean[i] / self.terms[i]);
         }
         Ok(())
     }
@@ -388,7 +388,7 @@ impl<F: Real> MStep<F> for Bnn<F> {
 
 impl<F: Real> Draws<F> for Bnn<F> {
     fn map_normals(&self, theta: &[f64], _groups: &[u32], x: &mut [F]) {
-        let scales = [0, 1].map(|i| F::of(theta[i].exp()));
+        let scales = [0, 1].map(|i| F::of(libm::exp(theta[i])));
         for x in x.chunks_exact_mut(self.d_w() + self.classes * self.hidden) {
             let (w, v) = x.split_at_mut(self.d_w());
             w.iter_mut().for_each(|w| *w *= scales[0]);

@@ -464,7 +464,7 @@ impl<F: Real> Logits<'_, F> {
     pub fn log_sum_exp(&self) -> f64 {
         let all = (0..self.classes).map(|l| self.get(l));
         let most = all.clone().fold(f64::NEG_INFINITY, f64::max);
-        most + all.map(|z| (z - most).exp()).sum::<f64>().ln()
+        most + libm::log(all.map(|z| libm::exp(z - most)).sum())
     }
 }
 

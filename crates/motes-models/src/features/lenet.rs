@@ -98,7 +98,8 @@ impl Lenet {
             labels.len() == count && labels.iter().all(|l| usize::from(*l) < CLASSES),
             "a digit for each of {count} images"
         );
-        let each = self.0.outputs().zip(labels).map(|(row, l)| -probabilities(row)[usize::from(*l)].ln());
+        let each =
+            self.0.outputs().zip(labels).map(|(row, l)| -libm::log(probabilities(row)[usize::from(*l)]));
         let loss = each.sum::<f64>() / count as f64;
         let slope = |image: usize, row: &[f32], d: &mut [f32]| {
             let mut p = probabilities(row);
@@ -113,7 +114,7 @@ impl Lenet {
 /// The softmax of an image's outputs, in `f64`: its logarithm stays finite.
 fn probabilities(row: &[f32]) -> [f64; CLASSES] {
     let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut p: [f64; CLASSES] = std::array::from_fn(|i| f64::from(row[i] - largest).exp());
+    let mut p: [f64; CLASSES] = std::array::from_fn(|i| libm::exp(f64::from(row[i] - largest)));
     let sum: f64 = p.iter().sum();
     p.iter_mut().for_each(|p| *p /= sum);
     p

@@ -103,7 +103,7 @@ impl Warp {
         let mut u = [0.0; 6];
         Noise::new(seed, Purpose::Data).uniforms(epoch, 6 * image as u64, &mut u);
         let [turn, x, y, shear, right, down] = u.map(|u| 2.0 * u - 1.0);
-        let (sin, cos) = (TURN * turn).sin_cos();
+        let (sin, cos) = libm::sincos(TURN * turn);
         let (x, y, shear) = (1.0 + SCALE * x, 1.0 + SCALE * y, SHEAR * shear);
         Warp {
             matrix: [[x * cos, y * (shear * cos - sin)], [x * sin, y * (shear * sin + cos)]],

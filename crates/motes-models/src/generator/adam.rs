@@ -6,8 +6,8 @@ const EPSILON: f32 = 1e-8;
 pub fn adam(values: &mut [f32], gradient: &[f32], memory: &mut [f32], k: u64, rate: f32) {
     let (first, second) = memory.split_at_mut(values.len());
     let t = (k + 1) as f64;
-    let unbias1 = (1.0 - 0.9f64.powf(t)) as f32;
-    let root_unbias2 = (1.0 - 0.999f64.powf(t)).sqrt() as f32;
+    let unbias1 = (1.0 - libm::pow(0.9, t)) as f32;
+    let root_unbias2 = (1.0 - libm::pow(0.999, t)).sqrt() as f32;
     for (((w, g), m), v) in values.iter_mut().zip(gradient).zip(first).zip(second) {
         *m = 0.9 * *m + 0.1 * g;
         *v = 0.999 * *v + 0.001 * g * g;

@@ -199,20 +199,20 @@ fn erf(x: f64) -> f64 {
     for k in (1..200).rev() {
         fraction = f64::from(k) / 2.0 / (x.abs() + fraction);
     }
-    (1.0 - (-x * x).exp() / (std::f64::consts::PI.sqrt() * (x.abs() + fraction))).copysign(x)
+    (1.0 - libm::exp(-x * x) / (std::f64::consts::PI.sqrt() * (x.abs() + fraction))).copysign(x)
 }
 
 /// GELU in its erf form, `v Phi(v)`, and its derivative `Phi(v) + v phi(v)`.
 pub fn gelu<F: Real>(v: F) -> (F, F) {
     let v = v.f64();
     let phi = 0.5 * (1.0 + erf(v * std::f64::consts::FRAC_1_SQRT_2));
-    let density = (-0.5 * v * v).exp() / (2.0 * std::f64::consts::PI).sqrt();
+    let density = libm::exp(-0.5 * v * v) / (2.0 * std::f64::consts::PI).sqrt();
     (F::of(v * phi), F::of(phi + v * density))
 }
 
 /// The hyperbolic tangent and its derivative.
 pub fn tanh<F: Real>(v: F) -> (F, F) {
-    let t = v.f64().tanh();
+    let t = libm::tanh(v.f64());
     (F::of(t), F::of(1.0 - t * t))
 }
 
@@ -224,7 +224,7 @@ pub fn relu<F: Real>(v: F) -> (F, F) {
 /// `ln(1 + e^v)` and its derivative, the sigmoid.
 pub fn softplus<F: Real>(v: F) -> (F, F) {
     let v = v.f64();
-    (F::of(v.max(0.0) + (-v.abs()).exp().ln_1p()), F::of(1.0 / (1.0 + (-v).exp())))
+    (F::of(v.max(0.0) + libm::log1p(libm::exp(-v.abs()))), F::of(1.0 / (1.0 + libm::exp(-v))))
 }
 
 /// The largest of each 2 x 2 square of a plane of `size` rows, and where it stood; a last odd row or column is left out.

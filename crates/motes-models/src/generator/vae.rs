@@ -108,7 +108,7 @@ impl Recognition {
         for i in 0..x.len() {
             let at = i / (particles * d_x) * d_x + i % d_x;
             let (m, v) = (mean[at], variance[at]);
-            divergence += 0.5 * (f64::from(m * m + v) - 1.0 - f64::from(v).ln());
+            divergence += 0.5 * (f64::from(m * m + v) - 1.0 - libm::log(f64::from(v)));
             // x = m + sqrt(v) eps, hence dx/dv = eps / (2 sqrt(v)) = (x - m) / (2 v).
             d_mean[at] += losses[i] + m;
             d_variance[at] += losses[i] * (x[i] - m) / (2.0 * v) + 0.5 * (1.0 - 1.0 / v);

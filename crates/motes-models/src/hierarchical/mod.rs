@@ -131,7 +131,7 @@ impl<F: Real> Model<F> for Hierarchical<F> {
 
     /// Two Gaussians of variance 1 for each latent variable.
     fn left_out(&self) -> Option<f64> {
-        Some(-(self.d as f64) * std::f64::consts::TAU.ln())
+        Some(-(self.d as f64) * libm::log(std::f64::consts::TAU))
     }
 
     fn default_step_size(&self) -> f64 {

@@ -205,7 +205,7 @@ impl<F: Real> Model<F> for Logistic<F> {
             // Both priors over the variance of the one: in f64 the ratio costs nothing where it is 1.
             let ratio = prior.variance / self.prior.intercept_variance;
             let determinant =
-                if learn.variance() { 0.5 * self.tied as f64 * prior.variance.ln() } else { 0.0 };
+                if learn.variance() { 0.5 * self.tied as f64 * libm::log(prior.variance) } else { 0.0 };
             for ((out, x), sums) in
                 log_density.iter_mut().zip(particles.clone()).zip(sums.chunks_exact(width))
             {
@@ -240,7 +240,7 @@ impl<F: Real> Model<F> for Logistic<F> {
     fn left_out(&self) -> Option<f64> {
         let own = self.d() - self.tied;
         let variance = if self.prior.learn.variance() { 1.0 } else { self.prior.prior_variance };
-        let log = |variance: f64| (std::f64::consts::TAU * variance).ln();
+        let log = |variance: f64| libm::log(std::f64::consts::TAU * variance);
         Some(-0.5 * (self.tied as f64 * log(variance) + own as f64 * log(self.prior.intercept_variance)))
     }
 
@@ -300,7 +300,7 @@ impl<F: Real> MStep<F> for Logistic<F> {
     /// The mean of all tied coordinates of all particles, and their variance around it, or around 0.
     fn m_step(&self, mean: &[f64], theta: &mut [f64]) -> Result<(), ModelError> {
         let d = self.tied as f64;
-        let log = |variance: f64| variance.max(f64::MIN_POSITIVE).ln();
+        let log = |variance: f64| libm::log(variance.max(f64::MIN_POSITIVE));
         match (self.prior.learn, mean, theta) {
             (Learn::Mean, [sum, ..], [m, ..]) => *m = sum / d,
             (Learn::Variance, [squares, ..], [v, ..]) => *v = log(squares / d),

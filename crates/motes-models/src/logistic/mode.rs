@@ -112,7 +112,7 @@ impl<'a, F: Real> Target<'a, F> {
                 t.iter_mut().zip(g).for_each(|(t, g)| *t += g.f64() * x);
             }
             for ((out, w), t) in out.iter_mut().zip(w).zip(t) {
-                let e = (-t.abs()).exp2();
+                let e = libm::exp2(-t.abs());
                 *out = F::of(w.f64() * (LN_2 * LN_2) * e / ((1.0 + e) * (1.0 + e)));
             }
         }

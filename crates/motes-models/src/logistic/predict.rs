@@ -76,7 +76,7 @@ impl<F: Real> Predictive<F> for TestSet {
                 (0.0, sums[i])
             } else {
                 // p = 2^t to all digits.
-                let relative = x.chunks_exact(self.rows.columns).map(|x| (self.t(i, x) - most[i]).exp2());
+                let relative = x.chunks_exact(self.rows.columns).map(|x| libm::exp2(self.t(i, x) - most[i]));
                 (most[i] * std::f64::consts::LN_2, relative.sum())
             };
             add_scaled([m, s], point);
@@ -96,10 +96,10 @@ impl<F: Real> Predictive<F> for TestSet {
         let (mut wrong, mut lppd) = (0.0, 0.0);
         for (point, w) in points.chunks_exact(2).zip(&self.weights) {
             let mean = point[1] / count[0];
-            if point[0].exp() * mean < 0.5 {
+            if libm::exp(point[0]) * mean < 0.5 {
                 wrong += w;
             }
-            lppd += w * (point[0] + mean.ln());
+            lppd += w * (point[0] + libm::log(mean));
         }
         let total = self.rows.given as f64;
         out.copy_from_slice(&[wrong / total, lppd / total]);
@@ -109,7 +109,7 @@ impl<F: Real> Predictive<F> for TestSet {
         let (count, points) = state.split_at(1);
         let of_row = |(i, label): (usize, &u8)| {
             let point = &points[2 * self.rows.place(i)..][..2];
-            let own = (point[0].exp() * point[1] / count[0]).min(1.0);
+            let own = (libm::exp(point[0]) * point[1] / count[0]).min(1.0);
             if *label == 1 { [1.0 - own, own] } else { [own, 1.0 - own] }
         };
         let probabilities = self.labels.iter().enumerate().flat_map(of_row).collect();
@@ -131,7 +131,7 @@ fn add_scaled([m, s]: [f64; 2], sum: &mut [f64]) {
         return;
     }
     let top = m.max(sum[0]);
-    sum[1] = sum[1] * (sum[0] - top).exp() + s * (m - top).exp();
+    sum[1] = sum[1] * libm::exp(sum[0] - top) + s * libm::exp(m - top);
     sum[0] = top;
 }
 

@@ -74,8 +74,8 @@ impl Options {
     /// The prior of the weights at theta.
     pub(crate) fn at(&self, theta: &[f64]) -> Prior {
         match (self.learn, theta) {
-            (Learn::Variance, [log, ..]) => Prior { mean: 0.0, variance: log.exp() },
-            (Learn::Both, [mean, log, ..]) => Prior { mean: *mean, variance: log.exp() },
+            (Learn::Variance, [log, ..]) => Prior { mean: 0.0, variance: libm::exp(*log) },
+            (Learn::Both, [mean, log, ..]) => Prior { mean: *mean, variance: libm::exp(*log) },
             (_, theta) => {
                 Prior { mean: theta.first().copied().unwrap_or(0.0), variance: self.prior_variance }
             }

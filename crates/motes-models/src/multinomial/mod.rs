@@ -154,7 +154,7 @@ impl<F: Real> Model<F> for Multinomial {
 
     fn evaluate(&self, at: At<'_, F>, want: Want<'_, F>) -> Result<(), ModelError> {
         let (d, columns, tied) = (self.d(), self.rows.columns, self.tied);
-        let variance = at.theta[0].exp();
+        let variance = libm::exp(at.theta[0]);
         let particles = at.x.chunks_exact(d);
         let count = self.terms[0];
         let (mut grad_x, mut log_density) = (want.grad_x, want.log_density);
@@ -202,7 +202,7 @@ impl<F: Real> Model<F> for Multinomial {
 
     /// The priors' Gaussians, but for the power of V that the log density has.
     fn left_out(&self) -> Option<f64> {
-        let log = |variance: f64| (std::f64::consts::TAU * variance).ln();
+        let log = |variance: f64| libm::log(std::f64::consts::TAU * variance);
         let own = (self.d() as f64) - self.terms[0];
         Some(-0.5 * (self.terms[0] * log(1.0) + own * log(INTERCEPT_VARIANCE)))
     }
@@ -253,14 +253,14 @@ impl<F: Real> MStep<F> for Multinomial {
 
     /// The mean square of all weights.
     fn m_step(&self, mean: &[f64], theta: &mut [f64]) -> Result<(), ModelError> {
-        theta[0] = (mean[0] / self.terms[0]).max(f64::MIN_POSITIVE).ln();
+        theta[0] = libm::log((mean[0] / self.terms[0]).max(f64::MIN_POSITIVE));
         Ok(())
     }
 }
 
 impl<F: Real> Draws<F> for Multinomial {
     fn map_normals(&self, theta: &[f64], _groups: &[u32], x: &mut [F]) {
-        let deviations = [(0.5 * theta[0]).exp(), INTERCEPT_VARIANCE.sqrt()];
+        let deviations = [libm::exp(0.5 * theta[0]), INTERCEPT_VARIANCE.sqrt()];
         for u in x.chunks_exact_mut(self.rows.columns) {
             for (i, u) in u.iter_mut().enumerate() {
                 *u = F::of(deviations[usize::from(i >= self.tied)] * u.f64());

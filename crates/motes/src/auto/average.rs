@@ -185,8 +185,9 @@ impl<F: Real> Fitter<'_, F> {
         // What is left of the way is no noise, but an error all the same, and so is rounding.
         let mc_error = DVector::from_fn(d, |i, _| {
             let noise = if n >= 8 { by_particles[i].max(by_time[i]) } else { by_time[i] };
-            let left = if memory.progress.fixed { 0.0 } else { (way[i] - made[i]).hypot(DOUBT * made[i]) };
-            noise.hypot(left).hypot(ROUNDING * se[i])
+            let left =
+                if memory.progress.fixed { 0.0 } else { libm::hypot(way[i] - made[i], DOUBT * made[i]) };
+            libm::hypot(libm::hypot(noise, left), ROUNDING * se[i])
         });
 
         // Components whose variance is mostly along flat directions are not judged by themselves, nor is what ran away.
@@ -203,7 +204,7 @@ impl<F: Real> Fitter<'_, F> {
         let se_error = DVector::from_fn(d, |i, _| {
             let slope = slope(thetas.iter().rev().zip(variances.iter().rev()).map(|(t, v)| (t[i], v[i])));
             let moved = if memory.progress.fixed { 0.0 } else { slope * mc_error[i] };
-            0.5 * noise[i].hypot(moved) / se[i]
+            0.5 * libm::hypot(noise[i], moved) / se[i]
         });
         let halves = |batches: &[Vec<f64>]| {
             let (first, second) = batches.split_at(batches.len() / 2);
@@ -249,7 +250,7 @@ impl<F: Real> Fitter<'_, F> {
                     .map(|row| vec![metric.b.column(*f).dot(&DVector::from_column_slice(row))])
                     .collect();
                 let mean = rows.iter().map(|r| r[0]).sum::<f64>() / rows.len() as f64;
-                mean.abs() / error_of_mean(&rows, 1)[0].hypot(ROUNDING)
+                mean.abs() / libm::hypot(error_of_mean(&rows, 1)[0], ROUNDING)
             })
             .fold(0.0, f64::max);
         Some(Judgement {

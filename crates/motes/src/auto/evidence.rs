@@ -227,7 +227,7 @@ pub(super) fn bridge(at_draws: &[f64], at_proposals: &[f64], n: usize) -> (f64, 
     at_draws.iter().enumerate().for_each(|(i, l)| by_particle[i % n] += down(*l, r));
     let (first, second) = (relative_variance(&above), relative_variance(&by_particle));
     // The logarithm of a noisy mean lies below that of the mean.
-    (shift + r.ln() + 0.5 * (first - second), first + second)
+    (shift + libm::log(r) + 0.5 * (first - second), first + second)
 }
 
 /// The variance of the mean of some values, relative to its square.

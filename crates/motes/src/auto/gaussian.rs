@@ -27,7 +27,7 @@ impl Gaussian {
         let mean: Vec<f64> = (0..d).map(|j| column(j).sum::<f64>() / n).collect();
         let variance = |j: usize| column(j).map(|v| (v - mean[j]) * (v - mean[j])).sum::<f64>() / (n - 1.0);
         let sd: Vec<f64> = (0..d).map(|j| variance(j).sqrt()).collect();
-        let top = -sd.iter().map(|sd| sd.ln() + 0.5 * std::f64::consts::TAU.ln()).sum::<f64>();
+        let top = -sd.iter().map(|sd| libm::log(*sd) + 0.5 * libm::log(std::f64::consts::TAU)).sum::<f64>();
         Gaussian { mean, sd, correlations: None, top }
     }
 
@@ -43,7 +43,7 @@ impl Gaussian {
         (0..d).for_each(|j| matrix[(j, j)] = 1.0);
         let factors = Cholesky::new(matrix)?;
         let (inverse, root) = (factors.inverse(), factors.l());
-        self.top -= root.diagonal().iter().map(|v| v.ln()).sum::<f64>();
+        self.top -= root.diagonal().iter().map(|v| libm::log(*v)).sum::<f64>();
         self.correlations = Some(Correlations { root, inverse });
         Some(self)
     }

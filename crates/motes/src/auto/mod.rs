@@ -363,7 +363,7 @@ impl<'m, F: Real> Fitter<'m, F> {
         let (z, share) = (metric.along(&score), metric.safe_share());
         let gain = match searching {
             true => 1.0,
-            false => ((state.k - progress.began + 1) as f64).powf(-POWER),
+            false => libm::pow((state.k - progress.began + 1) as f64, -POWER),
         };
         let most = progress.relaxation;
         let mut relaxed = DVector::from_fn(d, |i, _| match metric.share[i] < FLOOR {

@@ -72,11 +72,11 @@ impl<F: Real> Fitter<'_, F> {
         progress.window += 1;
         progress.merit += step.merit;
         let in_window = progress.window;
-        let gain = 1.5 / (in_window as f64).powf(0.4);
+        let gain = 1.5 / libm::pow(in_window as f64, 0.4);
         let aim = target(progress.leaps);
         for (length, chance) in memory.step.iter_mut().zip(self.sweeper.chance.chunks_exact(n)) {
             let mean = chance.iter().sum::<f64>() / n as f64;
-            *length = (*length * ((mean - aim) * gain).clamp(-1.0, 1.0).exp()).clamp(1e-8, 1e4);
+            *length = (*length * libm::exp(((mean - aim) * gain).clamp(-1.0, 1.0))).clamp(1e-8, 1e4);
         }
         memory.chances.iter_mut().zip(&self.sweeper.chance).for_each(|(sum, c)| *sum += c);
         let centred = centred(&self.sweeper.scores, &step.score);
@@ -305,11 +305,11 @@ impl<F: Real> Fitter<'_, F> {
                 let ratio = spread[i] / grad_spread[i];
                 if ratio > 0.0 && ratio.is_finite() {
                     let new = ratio.clamp(1e-40, 1e40).sqrt().sqrt();
-                    change += (scale[i] / new).ln() / d_x as f64;
+                    change += libm::log(scale[i] / new) / d_x as f64;
                     scale[i] = new;
                 }
             }
-            *step = (*step * change.exp()).clamp(1e-8, 1e4);
+            *step = (*step * libm::exp(change)).clamp(1e-8, 1e4);
         }
     }
 }

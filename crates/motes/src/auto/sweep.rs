@@ -300,7 +300,7 @@ impl<'m, F: Real> Sweeper<'m, F> {
                         sum += w;
                         squares += w * w;
                     }
-                    slot[2] += most + (sum / n as f64).ln();
+                    slot[2] += most + libm::log(sum / n as f64);
                     *effective = sum * sum / squares / n as f64;
                     slot[3] += (1.0 / *effective - 1.0).max(0.0) / n as f64;
                 }

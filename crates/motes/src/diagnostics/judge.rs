@@ -149,9 +149,9 @@ impl<F: Real> Judge<'_, F> {
             None => self.settings.step_size * (to - from),
             // The integral of (1 + k/k0)^-p.
             Some(StepDecay { power, scale }) => {
-                let [a, b] = [from, to].map(|k| (k / scale).ln_1p());
+                let [a, b] = [from, to].map(|k| libm::log1p(k / scale));
                 let p = 1.0 - power;
-                let sum = if p.abs() < 1e-9 { b - a } else { ((p * b).exp_m1() - (p * a).exp_m1()) / p };
+                let sum = if p.abs() < 1e-9 { b - a } else { (libm::expm1(p * b) - libm::expm1(p * a)) / p };
                 self.settings.step_size * scale * sum
             }
         };
@@ -307,20 +307,21 @@ impl<F: Real> Judge<'_, F> {
         let mut count = 0.0;
         for (i, pass) in a.posterior.iter().enumerate().filter(|(_, pass)| pass.sd > 0.0) {
             let at = sizes.coordinate(i);
-            let (log, noise) = (0.5 * (var[at] / (pass.sd * pass.sd)).ln(), pass.mc_error / pass.sd);
+            let (log, noise) = (0.5 * libm::log(var[at] / (pass.sd * pass.sd)), pass.mc_error / pass.sd);
             let noise_of_sd = (0.5 * noise * noise + OWN_NOISE * OWN_NOISE).sqrt();
             let excess = log.abs() - SPREAD - 4.0 * noise_of_sd;
             if excess > worst.0 {
                 worst = (excess, log);
             }
-            shifted = shifted.max((mean[at] - pass.mean).abs() / pass.sd - 4.0 * noise.hypot(OWN_NOISE));
+            shifted =
+                shifted.max((mean[at] - pass.mean).abs() / pass.sd - 4.0 * libm::hypot(noise, OWN_NOISE));
             logs += log;
             count += 1.0;
         }
         let typical = if count > 0.0 { logs / count } else { 0.0 };
         let log = if worst.0 > 0.0 { worst.1 } else { typical };
         if worst.0 > 0.0 || typical.abs() > SPREAD {
-            let percent = 100.0 * (log.exp() - 1.0);
+            let percent = 100.0 * (libm::exp(log) - 1.0);
             let spread = format!(
                 "posterior standard deviations are up to {:.0} % too {}",
                 percent.abs().min(1e6),

@@ -33,7 +33,7 @@ fn shadow_of(d: usize, h: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.327_591_1 * z);
     let series = [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592];
     let polynomial = series.iter().fold(0.0, |sum, c| sum * t + c);
-    polynomial * t * (-z * z).exp()
+    polynomial * t * libm::exp(-z * z)
 }
 /// A drift of theta by more standard deviations than this is one that a run has not got over.
 pub(super) const DRIFT: f64 = 1.6;

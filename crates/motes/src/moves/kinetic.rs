@@ -11,7 +11,7 @@ use crate::{Error, Real, Remembered, Want};
 
 /// How a velocity forgets and is stirred in a step of size h: twice the half-step O of the splitting.
 pub(crate) fn refreshed(friction: f64, h: f64) -> (f64, f64) {
-    let keeps = (-friction * h).exp();
+    let keeps = libm::exp(-friction * h);
     (keeps, (1.0 - keeps * keeps).sqrt())
 }
 

@@ -256,7 +256,7 @@ fn single_log_ratios_kernel<F: Real, const FMA: bool>(
 /// enough; what is left of that bound here is not in doubt by any rounding of the logarithm.
 #[inline(always)]
 fn is_accepted(u: f64, log_ratio: f64) -> bool {
-    (u - 1.0) * (1.0 - 1e-12) < log_ratio || u.ln() < log_ratio
+    (u - 1.0) * (1.0 - 1e-12) < log_ratio || libm::log(u) < log_ratio
 }
 
 /// Refuses log densities that are NaN, which no comparison would tell from a rejection; -inf is one.

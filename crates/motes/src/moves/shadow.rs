@@ -64,7 +64,7 @@ pub fn shadow_acceptance<F: Real>(
                 Ok(()) => {
                     // NaN, as between two log densities of -inf, is never accepted.
                     let chance =
-                        |log_ratio: f64| if log_ratio.is_nan() { 0.0 } else { log_ratio.min(0.0).exp() };
+                        |log_ratio: f64| if log_ratio.is_nan() { 0.0 } else { libm::exp(log_ratio.min(0.0)) };
                     for log_ratio in &worker.log_ratio[..x.len() / d] {
                         shadow.forth += chance(*log_ratio) * share;
                         shadow.back += chance(-log_ratio) * share;

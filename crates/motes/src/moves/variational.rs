@@ -127,7 +127,7 @@ fn column_gradients<F: Real>(
     for j in 0..width {
         // With eps = (x - mu) / sigma: d sigma / d s = slope / (2 sigma), and the entropy adds slope / (2 sigma^2).
         let variance = softplus(s[j]);
-        let slope = 1.0 / (1.0 + (-s[j]).exp());
+        let slope = 1.0 / (1.0 + libm::exp(-s[j]));
         to_mu[j] /= n;
         to_s[j] = slope * (0.5 / variance + to_s[j] / n / (2.0 * variance));
     }
@@ -150,5 +150,5 @@ fn spread<F: Real>(mu: &[f64], s: &[f64], x: &mut [F]) {
 
 /// log(1 + e^s), without overflow.
 pub(crate) fn softplus(s: f64) -> f64 {
-    s.max(0.0) + (-s.abs()).exp().ln_1p()
+    s.max(0.0) + libm::log1p(libm::exp(-s.abs()))
 }

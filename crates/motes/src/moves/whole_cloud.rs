@@ -111,7 +111,7 @@ impl<F: Real> Stepper<'_, F> {
         blocks.gather_slots(kit.ranks, slots, width);
         let backward = sum_of_column(slots, width, width - 2);
 
-        let accepted = kit.accept.uniform(k, 0).ln() < backward - forward;
+        let accepted = libm::log(kit.accept.uniform(k, 0)) < backward - forward;
         if accepted {
             theta.copy_from_slice(psi);
             rows.copy_from_slice(z);

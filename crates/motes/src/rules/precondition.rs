@@ -52,7 +52,7 @@ pub fn precondition(
 /// Adam's direction at step k in place of the gradient, by its two moments.
 pub(crate) fn adam_direction(k: u64, gradient: &mut [f64], first: &mut [f64], second: &mut [f64]) {
     let t = (k + 1) as f64;
-    let (unbias1, unbias2) = (1.0 - 0.9f64.powf(t), 1.0 - 0.999f64.powf(t));
+    let (unbias1, unbias2) = (1.0 - libm::pow(0.9, t), 1.0 - libm::pow(0.999, t));
     for ((g, m), v) in gradient.iter_mut().zip(first).zip(second) {
         *m = 0.9 * *m + 0.1 * *g;
         *v = 0.999 * *v + 0.001 * *g * *g;

@@ -378,6 +378,6 @@ pub fn kde(values: &[f64]) -> Vec<(f64, f64)> {
 
 fn normal(mean: f64, variance: f64) -> Vec<(f64, f64)> {
     let sd = variance.sqrt();
-    let density = |z: f64| (-0.5 * z * z).exp() / (sd * (2.0 * std::f64::consts::PI).sqrt());
+    let density = |z: f64| libm::exp(-0.5 * z * z) / (sd * (2.0 * std::f64::consts::PI).sqrt());
     (0..=120).map(|i| -3.5 + 7.0 * i as f64 / 120.0).map(|z| (mean + z * sd, density(z))).collect()
 }

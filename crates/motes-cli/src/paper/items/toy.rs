@@ -310,7 +310,7 @@ pub fn radii(_plan: Plan, _outcomes: &Outcomes) -> Shown {
             Axis::log("step size h", 0.002, 3.0),
             Axis::new("spectral radius ρ", 0.0, 1.6),
         );
-        let grid: Vec<f64> = (0..=600).map(|i| 0.002 * 1500f64.powf(i as f64 / 600.0)).collect();
+        let grid: Vec<f64> = (0..=600).map(|i| 0.002 * libm::pow(1500.0, i as f64 / 600.0)).collect();
         let curves: [(&str, &dyn Fn(f64) -> f64); 3] =
             [("PGD", &|h| rho_g(d, h)), ("PQN", &|h| rho_n(h)), ("PMGD", &|h| rho_m(h))];
         // The matrices A_h^G, A_h^N and the factor 1 - h themselves, without the algebra that follows in the paper.
