@@ -7,6 +7,8 @@
 //!
 //! Group g has an effect x_g ~ N(0, e^{2s}) and counts y_i ~ Poisson(e^{a + b z_i + x_g}); theta = (a, b, s).
 
+#![allow(clippy::disallowed_methods)]
+
 use motes::algorithms::PQN;
 use motes::model::Draws;
 use motes::settings::InitParticles;

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p motes-models --example particles` writes docs/images/particles/*.svg.
 
+#![allow(clippy::disallowed_methods)]
+
 use motes::algorithms::PGD;
 use motes::settings::InitParticles;
 use motes::summary::quantile;

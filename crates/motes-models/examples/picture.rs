@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p motes-models --example picture` writes docs/images/toy.svg.
 
+#![allow(clippy::disallowed_methods)]
+
 use motes::algorithms::{Algorithm, EM, PGD, PMGD, PQN, SOUL};
 use motes::{Flow, Pool, Settings, StepInfo, run, start};
 use motes_models::Hierarchical;

@@ -14,9 +14,6 @@ use crate::Error;
 /// Work estimated below this stays on the calling thread: waking another costs about as much.
 pub const INLINE_NANOSECONDS: f64 = 20_000.0;
 
-/// So many blocks for each worker are few.
-const FEW: usize = 8;
-
 /// A thread pool of a chosen size. Everything a run does happens inside [`Pool::install`].
 pub struct Pool(rayon::ThreadPool);
 
@@ -64,7 +61,7 @@ pub fn for_each2<A: Send, B: Send, E: Send>(
         return pairs.try_for_each(|(i, (a, b))| f(i, a, b));
     }
     let pairs = a.par_chunks_mut(a_chunk).zip(b.par_chunks_mut(b_chunk));
-    lowest_error(dealt(pairs).map(|(i, (a, b))| (i, f(i, a, b))))
+    lowest_error(numbered(pairs).map(|(i, (a, b))| (i, f(i, a, b))))
 }
 
 /// Calls `f(block, a, b, c)` for each three chunks, as [`for_each2`] does.
@@ -86,7 +83,7 @@ pub fn for_each3<A: Send, B: Send, C: Send, E: Send>(
         return chunks.enumerate().try_for_each(|(i, ((a, b), c))| f(i, a, b, c));
     }
     let chunks = a.par_chunks_mut(a_chunk).zip(b.par_chunks_mut(b_chunk)).zip(c.par_chunks_mut(c_chunk));
-    lowest_error(dealt(chunks).map(|(i, ((a, b), c))| (i, f(i, a, b, c))))
+    lowest_error(numbered(chunks).map(|(i, ((a, b), c))| (i, f(i, a, b, c))))
 }
 
 /// Calls `f(block, a, b, c, d, e)` for each five chunks, as [`for_each2`] does.
@@ -106,7 +103,7 @@ pub fn for_each5<A: Send, B: Send, C: Send, D: Send, E: Send, Fault: Send>(
     }
     let chunks = a.par_chunks_mut(a_chunk).zip(b.par_chunks_mut(b_chunk)).zip(c.par_chunks_mut(c_chunk));
     let chunks = chunks.zip(d.par_chunks_mut(d_chunk)).zip(e.par_chunks_mut(e_chunk));
-    lowest_error(dealt(chunks).map(|(i, ((((a, b), c), d), e))| (i, f(i, a, b, c, d, e))))
+    lowest_error(numbered(chunks).map(|(i, ((((a, b), c), d), e))| (i, f(i, a, b, c, d, e))))
 }
 
 /// Calls `f(block, a)` for each chunk of `a_chunk` elements, as [`for_each2`] does.
@@ -118,16 +115,13 @@ pub fn for_each<A: Send, E: Send>(
     if !parallel {
         return a.chunks_mut(a_chunk).enumerate().try_for_each(|(i, a)| f(i, a));
     }
-    lowest_error(dealt(a.par_chunks_mut(a_chunk)).map(|(i, a)| (i, f(i, a))))
+    lowest_error(numbered(a.par_chunks_mut(a_chunk)).map(|(i, a)| (i, f(i, a))))
 }
 
-/// The blocks with their numbers, for workers that are awake. Few blocks are dealt out at once, a run of neighbours to each worker:
-/// where a step takes microseconds, to look for more takes as long as there is to win.
-fn dealt<I: IndexedParallelIterator>(blocks: I) -> impl IndexedParallelIterator<Item = (usize, I::Item)> {
+/// The blocks with their numbers, for workers that are awake.
+fn numbered<I: IndexedParallelIterator>(blocks: I) -> impl IndexedParallelIterator<Item = (usize, I::Item)> {
     awake::wake();
-    let (count, workers) = (blocks.len(), rayon::current_num_threads());
-    let least = if count <= FEW * workers { count.div_ceil(workers) } else { 1 };
-    blocks.enumerate().with_min_len(least.max(1))
+    blocks.enumerate()
 }
 
 fn lowest_error<E: Send>(results: impl ParallelIterator<Item = (usize, Result<(), E>)>) -> Result<(), E> {

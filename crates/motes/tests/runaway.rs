@@ -1,5 +1,7 @@
 //! Likelihoods that rise without bound, and estimates at infinity: a fit says so and names the component.
 
+#![allow(clippy::disallowed_methods)]
+
 #[allow(dead_code)] // models here know no Hessians
 #[path = "../../motes-models/tests/bed/rows.rs"]
 mod rows;

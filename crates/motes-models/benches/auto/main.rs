@@ -4,6 +4,8 @@
 //! `cargo bench -p motes-models --bench auto -- grid [MODEL...]` prints the table; `fit MODEL` times fits and `data MODEL` prints
 //! what a peer needs of a model, each as a line of JSON, for `bench/auto.py`.
 
+#![allow(clippy::disallowed_methods)]
+
 #[path = "../../tests/bed/mod.rs"]
 #[allow(dead_code)] // the tests use the rest
 mod bed;

@@ -73,3 +73,30 @@ fn look_for_work() {
         std::hint::spin_loop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pool;
+    use crate::blocks::for_each;
+
+    /// Many short regions, with rests in which the workers park, see each block once.
+    #[test]
+    fn every_block_is_done_whether_workers_wait_or_park() {
+        let pool = Pool::new(Some(2)).unwrap();
+        pool.install(|| {
+            let mut counts = vec![0u32; 64];
+            for round in 0..400 {
+                let done: Result<(), ()> = for_each(true, (&mut counts, 3), |_, part| {
+                    part.iter_mut().for_each(|n| *n += 1);
+                    Ok(())
+                });
+                assert!(done.is_ok());
+                if round % 100 == 0 {
+                    std::thread::sleep(3 * PATIENCE);
+                }
+            }
+            assert_eq!(counts, [400; 64]);
+        });
+    }
+}
