@@ -1,25 +1,27 @@
 //! What `summary.json` says: one schema, written and read by the same type.
 
+mod posterior;
+mod read;
+
+pub(crate) use posterior::{kept_draws, variational_draws};
+pub use posterior::{names_of_groups, particles, posterior_moments, quantile};
+
 use std::io::Write;
 use std::path::Path;
 
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::algorithms::VARIATIONAL;
 use crate::auto::Assessment;
 use crate::files::{Durable, write_atomically};
-use crate::kept::{MAX_BYTES, MAX_PARTICLES};
 use crate::metrics::{accumulate, merged};
 use crate::model::Predictive;
-use crate::moves::{draw, softplus};
-use crate::noise::{Noise, Purpose};
-use crate::sentence::foreign;
-use crate::settings::MOST_PARAMETERS;
-use crate::settings::Settings;
+use crate::settings::{MOST_PARAMETERS, Settings};
 use crate::tested::{Predictions, Tested};
 use crate::{Diagnostics, Error, LISTED, Model, Real, State};
+use posterior::{VARIATIONAL_DRAWS, quantiles};
+use read::{maybe_numbers, number, numbers, one, usual_level};
 
 /// The version of the schema.
 const SCHEMA: u32 = 2;
@@ -263,34 +265,6 @@ impl Metrics {
     }
 }
 
-impl Serialize for Metrics {
-    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_map(self.0.iter().map(|(name, value)| (name, value)))
-    }
-}
-
-impl<'de> Deserialize<'de> for Metrics {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Metrics;
-
-            fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                to.write_str("numbers by their names")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Metrics, M::Error> {
-                let mut metrics = Vec::new();
-                while let Some((name, value)) = map.next_entry::<String, Option<f64>>()? {
-                    metrics.push((name, value.unwrap_or(f64::NAN)));
-                }
-                Ok(Metrics(metrics))
-            }
-        }
-        source.deserialize_map(InOrder)
-    }
-}
-
 /// Particles of posterior.npz, by the names of their arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -439,79 +413,6 @@ impl Summary {
         write_atomically(&dir.join("summary.json"), Durable::No, |out| out.write_all(text.as_bytes()))
     }
 
-    /// Reads the summary of a run directory; there is none before a run has finished.
-    pub fn read(dir: &Path) -> Result<Option<Self>, Error> {
-        let path = dir.join("summary.json");
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::read(&path)(e)),
-        };
-        Self::parse(&bytes).map(Some).map_err(|what| Error::File {
-            path,
-            problem: format!("cannot be understood ({what}); `resume()` the run, which writes it again"),
-        })
-    }
-
-    /// Reads the text of a summary, and refuses one that contradicts itself.
-    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let any: Value = serde_json::from_slice(bytes).map_err(foreign)?;
-        match any.get("schema") {
-            Some(schema) if *schema == SCHEMA => {}
-            Some(other) => return Err(format!("its schema is {}, not {SCHEMA}", foreign(other))),
-            None => return Err("it does not say its schema".into()),
-        }
-        let summary: Summary = serde_json::from_slice(bytes).map_err(foreign)?;
-        summary.check()?;
-        Ok(summary)
-    }
-
-    /// Says what is wrong with the lengths of its lists; what may be missing may also be empty.
-    fn check(&self) -> Result<(), String> {
-        let (theta, d) = (&self.theta, &self.diagnostics);
-        if !(self.level > 0.0 && self.level < 1.0) {
-            return Err(format!("level is {:e}, which is not a share", self.level));
-        }
-        let listed = theta.names.len();
-        let mut lists = vec![
-            ("theta.names", listed, listed.min(self.d_theta).min(LISTED), false),
-            ("theta.last", theta.last.len(), listed, false),
-            ("theta.mean", theta.mean.as_ref().map_or(listed, Vec::len), listed, false),
-            ("theta.mc_error", theta.mc_error.len(), listed, true),
-            ("theta.se", theta.se.len(), listed, true),
-            ("theta.se_mc_error", theta.se_mc_error.len(), listed, true),
-            ("theta.interval", theta.interval.len(), listed, true),
-            ("theta.information_share", theta.information_share.len(), listed, true),
-            (
-                "theta.covariance",
-                theta.covariance.as_ref().map_or(self.d_theta, Vec::len),
-                self.d_theta,
-                false,
-            ),
-            ("diagnostics.ess", d.ess.len(), listed, true),
-            ("diagnostics.drift", d.drift.len(), listed, true),
-        ];
-        if let Some(p) = &self.posterior {
-            let all = self.d_x.saturating_mul(self.groups);
-            lists.extend([
-                ("posterior.names", p.names.len(), all, false),
-                ("posterior.mean", p.mean.len(), all, false),
-                ("posterior.var", p.var.len(), all, false),
-                ("posterior.quantiles", p.quantiles.as_ref().map_or(all, Vec::len), all, false),
-                ("posterior.groups", p.groups.as_ref().map_or(self.groups, Vec::len), self.groups, false),
-            ]);
-        }
-        if let Some(r) = &self.replicates {
-            lists.push(("replicates.r_hat", r.r_hat.len(), listed, true));
-            lists.extend(r.runs.iter().map(|r| ("replicates.theta", r.theta.len(), listed, false)));
-            lists.extend(r.runs.iter().map(|r| ("replicates.mc_error", r.mc_error.len(), listed, true)));
-        }
-        match lists.iter().find(|(_, len, want, optional)| len != want && !(*optional && *len == 0)) {
-            Some((name, len, want, _)) => Err(format!("{name} has {len} entries and {want} are expected")),
-            None => Ok(()),
-        }
-    }
-
     /// The smallest effective sample size of any component of theta.
     pub fn least_ess(&self) -> Option<f64> {
         self.diagnostics.ess.iter().flatten().copied().reduce(f64::min)
@@ -521,14 +422,6 @@ impl Summary {
     pub fn test_rows(&self) -> Option<u64> {
         self.data.as_ref()?.get("test_rows")?.as_u64()
     }
-}
-
-fn one() -> usize {
-    1
-}
-
-fn usual_level() -> f64 {
-    0.95
 }
 
 /// What is known of a run besides its state: standard errors and more, by its own account or by an adjusted pass.
@@ -638,88 +531,6 @@ fn normal_quantile(p: f64) -> f64 {
     }
 }
 
-/// A number, or null for one that is not finite: JSON has no other word for it.
-fn number<'de, D: Deserializer<'de>>(source: D) -> Result<f64, D::Error> {
-    Option::deserialize(source).map(|v: Option<f64>| v.unwrap_or(f64::NAN))
-}
-
-/// Numbers, some of them perhaps null.
-fn numbers<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<f64>, D::Error> {
-    let read = Vec::<Option<f64>>::deserialize(source)?;
-    Ok(read.into_iter().map(|v| v.unwrap_or(f64::NAN)).collect())
-}
-
-/// The same, or null.
-fn maybe_numbers<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Vec<f64>>, D::Error> {
-    let read = Option::<Vec<Option<f64>>>::deserialize(source)?;
-    Ok(read.map(|list| list.into_iter().map(|v| v.unwrap_or(f64::NAN)).collect()))
-}
-
-/// A name for each coordinate of each group: that of the coordinate alone where there is one group.
-pub fn names_of_groups(x_names: Vec<String>, groups: Option<&[String]>) -> Vec<String> {
-    match groups {
-        None => x_names,
-        Some(groups) => {
-            groups.iter().flat_map(|g| x_names.iter().map(move |x| format!("{x}[{g}]"))).collect()
-        }
-    }
-}
-
-/// Mean and variance of each latent coordinate: of the averaged clouds, of the variational Gaussian, or exact.
-pub fn posterior_moments<F: Real>(model: &dyn Model<F>, state: &State<F>) -> Option<(Vec<f64>, Vec<f64>)> {
-    let gaussian = state.remembered(VARIATIONAL);
-    if !gaussian.is_empty() {
-        let (mu, s) = gaussian.split_at(gaussian.len() / 2);
-        return Some((mu.to_vec(), s.iter().map(|s| softplus(*s)).collect()));
-    }
-    if state.cloud.n() > 0 {
-        return state.averages.posterior();
-    }
-    model.exact_em().map(|em| {
-        let d = model.groups() * model.d_x();
-        let (mut mean, mut variance) = (vec![0.0; d], vec![0.0; d]);
-        em.posterior(&state.theta, &mut mean, &mut variance);
-        (mean, variance)
-    })
-}
-
-/// The particles that posterior.npz has, one after the other: those kept, draws from the variational Gaussian, or the last cloud.
-pub fn particles<F: Real>(settings: &Settings, state: &State<F>) -> Vec<f64> {
-    let mut particles: Vec<f64> = Vec::new();
-    if !state.remembered(VARIATIONAL).is_empty() {
-        variational_draws(settings, state, kept_draws(state), |x| {
-            particles.extend(x.iter().map(|v| v.f64()))
-        });
-    } else if state.kept.rows() > 0 {
-        particles.extend(state.kept.by_particle().map(|v| v.f64()));
-    } else {
-        particles.extend(state.cloud.by_particle().map(|v| v.f64()));
-    }
-    particles
-}
-
-/// Quantiles of each latent coordinate, of these particles.
-fn quantiles<F: Real>(settings: &Settings, state: &State<F>) -> Option<Vec<[Option<f64>; 3]>> {
-    let width = state.cloud.width();
-    let particles = particles(settings, state);
-    let mut column = Vec::with_capacity(particles.len() / width.max(1));
-    let of = |i: usize| {
-        column.clear();
-        column.extend(particles.iter().skip(i).step_by(width));
-        column.sort_unstable_by(f64::total_cmp);
-        [0.05, 0.5, 0.95].map(|level| quantile(&column, level))
-    };
-    (!particles.is_empty()).then(|| (0..width).map(of).collect())
-}
-
-/// A quantile of sorted values, interpolated between order statistics as NumPy does by default; none if some are not finite.
-pub fn quantile(sorted: &[f64], level: f64) -> Option<f64> {
-    let [first, .., last] = sorted else { return sorted.first().copied().filter(|v| v.is_finite()) };
-    let place = level * (sorted.len() - 1) as f64;
-    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    (first.is_finite() && last.is_finite()).then_some(below + place.fract() * (above - below))
-}
-
 /// Predictive metrics on the test set, and the predictions where classes are told apart: of all averaged clouds, of the final one,
 /// or of draws from the variational Gaussian.
 fn tested<F: Real>(
@@ -752,33 +563,6 @@ fn tested<F: Real>(
         metrics.0.extend(p.auc().map(|auc| ("auc".into(), auc)));
     }
     (Some(metrics), predictions)
-}
-
-/// The paper draws this many times from the variational Gaussian to predict.
-const VARIATIONAL_DRAWS: usize = 20_100;
-
-/// How many draws from the variational Gaussian are kept as its clouds.
-pub(crate) fn kept_draws<F: Real>(state: &State<F>) -> usize {
-    MAX_PARTICLES.min(MAX_BYTES / (state.cloud.width() * size_of::<F>()).max(1)).max(1)
-}
-
-/// Hands out draws from the variational Gaussian, a few at a time.
-pub(crate) fn variational_draws<F: Real>(
-    settings: &Settings,
-    state: &State<F>,
-    count: usize,
-    mut take: impl FnMut(&[F]),
-) {
-    const CHUNK: usize = 100;
-    let d = state.cloud.width();
-    let (mu, s) = state.remembered(VARIATIONAL).split_at(d);
-    let noise = Noise::new(settings.seed, Purpose::Variational);
-    let mut x = vec![F::of(0.0); CHUNK.min(count) * d];
-    for (step, first) in (0..count).step_by(CHUNK).enumerate() {
-        let x = &mut x[..CHUNK.min(count - first) * d];
-        draw(&noise, step as u64, mu, s, x);
-        take(x);
-    }
 }
 
 #[cfg(test)]

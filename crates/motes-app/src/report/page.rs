@@ -1,5 +1,9 @@
 //! The page: text and tables are written here, charts are drawn in the browser from the data in the page.
 
+mod posterior;
+mod regression;
+mod theta;
+
 use std::fmt::{Display, Write};
 
 use motes::Summary;
@@ -7,10 +11,10 @@ use motes::printable::Number;
 use sha2::{Digest, Sha256};
 
 use super::blob::blob;
-use super::read::{Component, Posterior, Run};
+use super::compare;
+use super::read::Run;
 use super::words::{self, decimals_for, fixed, grouped, minus, significant};
-use super::{clouds, compare};
-use crate::{metrics, show};
+use crate::metrics;
 
 const PAGE: &str = include_str!("assets/page.html");
 /// The look of all pages.
@@ -19,11 +23,6 @@ const SCRIPT: &str = include_str!("assets/app.js");
 
 /// What every report begins with, and no other file does.
 pub const MARK: &str = "<meta name=\"generator\" content=\"Motes ";
-
-/// A search box is worth its place from here on.
-const MANY: usize = 12;
-/// Components of theta that are listed one by one.
-const LISTED: usize = 200;
 
 /// The page for one run or several; of replicates with what they come to together.
 pub fn page(runs: &[Run], together: Option<&Run>) -> String {
@@ -126,13 +125,13 @@ fn single(run: &Run) -> String {
     figures(&mut out, run);
     pictures(&mut out, run);
     if let Some(summary) = &run.summary {
-        the_model(&mut out, summary);
-        coefficients(&mut out, summary, true);
-        test(&mut out, summary);
+        regression::the_model(&mut out, summary);
+        regression::coefficients(&mut out, summary, true);
+        regression::test(&mut out, summary);
     }
-    theta(&mut out, run);
+    theta::theta(&mut out, run);
     likelihood(&mut out, run);
-    posterior(&mut out, run);
+    posterior::posterior(&mut out, run);
     let (metrics, others): (Vec<_>, Vec<_>) =
         run.scalars.iter().filter(|s| s.trace.len() > 1).partition(|s| s.metric);
     for s in metrics.into_iter().chain(others.into_iter().rev()) {
@@ -157,10 +156,10 @@ pub fn pooled(out: &mut String, run: &Run) {
     verdict(out, run);
     figures(out, run);
     let Some(summary) = &run.summary else { return };
-    the_model(out, summary);
-    coefficients(out, summary, false);
+    regression::the_model(out, summary);
+    regression::coefficients(out, summary, false);
     section(out, "Theta of the replicates that agree");
-    components(out, run, summary);
+    theta::components(out, run, summary);
     out.push_str("</section>\n");
 }
 
@@ -349,102 +348,6 @@ fn likelihood(out: &mut String, run: &Run) {
     out.push_str("</section>\n");
 }
 
-/// The model in formulas, and the rows that it was fitted to.
-fn the_model(out: &mut String, s: &Summary) {
-    if s.formula.is_empty() {
-        return;
-    }
-    section(out, "Model");
-    let lines: Vec<String> = s.formula.iter().map(|line| escape(line)).collect();
-    let _ = writeln!(out, "<p><code>{}</code></p>", lines.join("<br>"));
-    if let Some(rows) = show::rows(s) {
-        note(out, format_args!("{}.", escape(&rows)));
-    }
-    out.push_str("</section>\n");
-}
-
-/// The coefficients of a regression: a picture of the standardised ones, and a table of both kinds.
-fn coefficients(out: &mut String, s: &Summary, drawn: bool) {
-    let Some(all) = s.coefficients.as_deref().filter(|all| !all.is_empty()) else { return };
-    section(out, "Coefficients");
-    if drawn {
-        out.push_str("<div class=\"chart\" data-chart=\"forest\"></div>\n");
-    }
-    let heads = ["mean", "sd", &interval_name(s), "P(sign)", "standardised", "its sd"];
-    let classes = all.iter().any(|c| c.class.is_some());
-    out.push_str("<div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Coefficients\"><table class=\"coefficients\"><thead><tr><th scope=\"col\">feature</th>");
-    if classes {
-        out.push_str("<th scope=\"col\" class=\"word\">class</th>");
-    }
-    heads.iter().for_each(|head| {
-        let _ = write!(out, "<th scope=\"col\">{head}</th>");
-    });
-    out.push_str("</tr></thead><tbody>\n");
-    for c in all {
-        let decimals = decimals_for(c.original.sd) + 1;
-        let shown = |v: f64| exact(Some(v), |v| fixed(v, decimals));
-        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&c.name));
-        if classes {
-            let _ = write!(out, "<td class=\"word\">{}</td>", escape(c.class.as_deref().unwrap_or("")));
-        }
-        let interval = c.original.interval.map_or(NONE.into(), |[low, high]| {
-            format!("<span class=\"line\">{} to {}</span>", shown(low), shown(high))
-        });
-        let cells = [
-            shown(c.original.mean),
-            shown(c.original.sd),
-            interval,
-            exact(c.sign_probability, |v| fixed(v, 3)),
-            exact(Some(c.standardised.mean), |v| fixed(v, 3)),
-            exact(Some(c.standardised.sd), |v| fixed(v, 3)),
-        ];
-        cells.iter().for_each(|cell| {
-            let _ = write!(out, "<td>{cell}</td>");
-        });
-        out.push_str("</tr>\n");
-    }
-    out.push_str("</tbody></table></div>\n");
-    note(
-        out,
-        "Posterior means at the estimate of theta, per unit of the column and, under standardised, per standard deviation of it. P(sign) is the posterior probability that the coefficient has the sign of its mean. coefficients.csv has them in full.",
-    );
-    out.push_str("</section>\n");
-}
-
-/// How well test rows are told apart.
-fn test(out: &mut String, s: &Summary) {
-    let Some(test) = &s.test else { return };
-    let data = s.data.as_ref();
-    let name = |i: usize| data.and_then(|d| d["classes"].get(i)?.as_str()).map_or(format!("{i}"), escape);
-    section(out, "Test rows");
-    out.push_str("<div class=\"trio\">\n");
-    if test.roc.is_some() {
-        let _ = writeln!(out, "<div class=\"chart\" data-chart=\"roc\" data-name=\"{}\"></div>", name(1));
-    }
-    let whose = if test.confusion.len() == 2 { name(1) } else { "the likeliest class".into() };
-    let _ =
-        writeln!(out, "<div class=\"chart\" data-chart=\"calibration\" data-name=\"{whose}\"></div></div>");
-    out.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Confusion matrix\"><table class=\"confusion\"><thead><tr><th scope=\"col\">rows of class</th>");
-    for i in 0..test.confusion.len() {
-        let _ = write!(out, "<th scope=\"col\">predicted {}</th>", name(i));
-    }
-    out.push_str("</tr></thead><tbody>\n");
-    for (i, row) in test.confusion.iter().enumerate() {
-        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", name(i));
-        for (j, count) in row.iter().enumerate() {
-            let right = if i == j { " class=\"right\"" } else { "" };
-            let _ = write!(out, "<td{right}>{}</td>", grouped(*count));
-        }
-        out.push_str("</tr>\n");
-    }
-    out.push_str("</tbody></table></div>\n");
-    note(
-        out,
-        "A row is assigned to the class with the largest mean probability. Calibrated probabilities lie on the diagonal, apart from chance: the fewer rows behind a point, the farther off it may be.",
-    );
-    out.push_str("</section>\n");
-}
-
 /// Larger pictures stay where they are, so that a page can be mailed.
 const LARGEST_PICTURE: usize = 250_000;
 
@@ -459,7 +362,7 @@ fn pictures(out: &mut String, run: &Run) {
         (
             "samples",
             "Samples",
-            "Latents from the prior N(0, I), always the same ones. synthesize draws better ones.",
+            "Latents from the prior N(0, I), always the same ones. motes synthesize draws better ones.",
         ),
     ] {
         let Ok(png) = std::fs::read(run.dir.join("pictures").join(format!("{file}.png"))) else { continue };
@@ -481,228 +384,6 @@ fn pictures(out: &mut String, run: &Run) {
 
 fn percent(fraction: f64) -> String {
     format!("{} %", fixed(100.0 * fraction, 1))
-}
-
-fn theta(out: &mut String, run: &Run) {
-    section(out, "Theta");
-    if run.theta.iter().all(|c| c.trace.is_empty()) {
-        note(out, "No steps have been recorded yet.");
-        out.push_str("</section>\n");
-        return;
-    }
-    if let Some(s) = &run.summary {
-        components(out, run, s);
-    }
-    out.push_str("<div class=\"chart\" data-chart=\"theta\"></div>\n");
-    if run.theta.len() < run.d_theta {
-        note(
-            out,
-            format_args!(
-                "Traces of the first {} of {} components are in this report; trace.csv has the first {}.",
-                run.theta.len(),
-                grouped(run.d_theta as u64),
-                grouped(motes::LISTED as u64)
-            ),
-        );
-    }
-    out.push_str("</section>\n");
-}
-
-/// A row for each component, with the columns that any of them has a value for.
-fn components(out: &mut String, run: &Run, s: &Summary) {
-    let rows = &run.theta[..run.theta.len().min(LISTED)];
-    let decimals = |c: &Component| c.se.or(c.error).map_or(5, decimals_for).min(7);
-    type Cell = Box<dyn Fn(&Component) -> Option<String>>;
-    let number = |of: fn(&Component) -> Option<f64>, show: fn(f64, usize) -> String| -> Cell {
-        Box::new(move |c| of(c).filter(|v| v.is_finite()).map(|v| exact(Some(v), |v| show(v, decimals(c)))))
-    };
-    let in_stages = run.steps.is_none();
-    let mut columns: Vec<(String, Cell)> = vec![
-        ("estimate".into(), number(|c| c.mean, fixed)),
-        ("standard error".into(), number(|c| c.se, fixed)),
-        (
-            interval_name(s),
-            Box::new(move |c| {
-                let [low, high] = c.interval?.map(|v| exact(Some(v), |v| fixed(v, decimals(c))));
-                Some(format!("<span class=\"line\">{low} to {high}</span>"))
-            }),
-        ),
-        ("MC error".into(), number(|c| c.error, |v, _| significant(v, 2))),
-        ("MC error of SE".into(), number(|c| c.se_error, |v, _| significant(v, 2))),
-        ("information".into(), number(|c| c.share, |v, _| format!("{} %", fixed(100.0 * v, 0)))),
-        ("from maximum".into(), number(|c| c.distance, |v, _| format!("{} SE", fixed(v, 3)))),
-    ];
-    if !in_stages {
-        columns.push(("ESS".into(), number(|c| c.ess, |v, _| grouped(v.round() as u64))));
-        columns.push(("drift".into(), number(|c| c.drift, |v, _| fixed(v, 2))));
-    }
-    columns.retain(|(_, of)| rows.iter().any(|c| of(c).is_some()));
-    // On a narrow screen a few rows become lists.
-    let few = if rows.len() <= 3 { " few" } else { "" };
-    let _ = write!(
-        out,
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Estimates\"><table class=\"theta{few}\"><thead><tr><th scope=\"col\">component</th>"
-    );
-    for (head, _) in &columns {
-        let _ = write!(out, "<th scope=\"col\">{head}</th>");
-    }
-    out.push_str("</tr></thead><tbody>\n");
-    for c in rows {
-        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&c.name));
-        for (head, of) in &columns {
-            let cell = of(c).unwrap_or(NONE.into());
-            let _ = write!(out, "<td data-head=\"{head}\">{cell}</td>");
-        }
-        out.push_str("</tr>\n");
-    }
-    out.push_str("</tbody></table></div>\n");
-    let has = |head: &str| columns.iter().any(|(h, _)| h.starts_with(head));
-    let mut words = Vec::new();
-    if has("standard error") {
-        words.push("The standard error and the interval are about the data: another sample would move the estimate by about this much.");
-    }
-    if has("MC error") {
-        words.push("The MC (Monte Carlo) error is about the computation: another seed would move it by about this much.");
-    }
-    if has("information") {
-        words.push("Information is the share of what the data would tell about the component if the latent variables were known.");
-    }
-    if has("from maximum") {
-        words.push(
-            "The distance from the maximum of the likelihood is that of an adjusted pass after the run.",
-        );
-    }
-    if has("drift") {
-        words.push("Drift is how far a component moved from the first to the second half of the steps after burn-in, in its standard deviations.");
-    }
-    note(out, words.join(" "));
-}
-
-fn posterior(out: &mut String, run: &Run) {
-    if run.summary.is_none() {
-        return;
-    }
-    let settled = run.summary.as_ref().is_some_and(|s| !s.theta.se.is_empty());
-    section(out, if settled { "Posterior at the estimate" } else { "Posterior" });
-    let Some(p) = &run.posterior else {
-        note(
-            out,
-            "There is nothing to show: the run has no posterior.npz, or it kept no steps after burn-in.",
-        );
-        out.push_str("</section>\n");
-        return;
-    };
-    let sampled = p.rows.iter().any(|r| r.marginal.is_some());
-    let in_stages = run.steps.is_none();
-    let of = match (p.last_cloud_only, in_stages) {
-        (true, _) => "the last cloud",
-        (false, true) => "the clouds kept in the third stage",
-        (false, false) => "the clouds kept after burn-in",
-    };
-    let over = if in_stages {
-        "sweep of the third stage, in which theta stays at the estimate"
-    } else {
-        "step after burn-in"
-    };
-    let mut how = if sampled {
-        format!(
-            "Mean and sd are averages over every {over}; quantiles and densities (Gaussian kernels, Silverman’s rule) are those of {} of {of}.",
-            particles(p)
-        )
-    } else {
-        "Exact posterior moments; this algorithm keeps no cloud, so there are no quantiles or densities."
-            .into()
-    };
-    if run.is_standardised() {
-        how.push_str(" Weights are those of standardised features.");
-    }
-    if p.rows.iter().any(|r| r.total_sd.is_some()) {
-        how.push_str(
-            " They take theta as known; the total sd adds to the sd, to first order, what the uncertainty of theta contributes.",
-        );
-    }
-    out.push_str("<div class=\"pair\">\n");
-    if sampled {
-        out.push_str("<div class=\"chart\" data-chart=\"density\"></div>\n");
-    }
-    out.push_str("<div>\n");
-    if p.rows.len() > MANY {
-        let _ = writeln!(
-            out,
-            "<p class=\"search\"><label>Find <input type=\"search\" data-search placeholder=\"name\" autocomplete=\"off\" spellcheck=\"false\"></label> <span data-found aria-live=\"polite\">{} coordinates</span></p>",
-            grouped(p.rows.len() as u64)
-        );
-    }
-    intervals(out, p, sampled);
-    out.push_str("</div></div>\n");
-    if p.rows.len() < p.total {
-        note(
-            out,
-            format_args!(
-                "The {} coordinates with the largest variance are in this report, of {}; posterior.npz has them all.",
-                grouped(p.rows.len() as u64),
-                grouped(p.total as u64)
-            ),
-        );
-    }
-    note(out, how);
-    out.push_str("</section>\n");
-}
-
-/// The particles that marginals are made of.
-fn particles(p: &Posterior) -> String {
-    if p.particles == p.of_particles {
-        return format!("{} particles", grouped(p.particles as u64));
-    }
-    format!(
-        "{} evenly chosen particles (a report looks at no more than {} values) out of the {}",
-        grouped(p.particles as u64),
-        grouped(clouds::MOST as u64),
-        grouped(p.of_particles as u64)
-    )
-}
-
-/// Intervals with as many decimals as the narrowest needs, so that columns line up.
-fn intervals(out: &mut String, p: &Posterior, sampled: bool) {
-    let sds = || p.rows.iter().map(|r| r.var.sqrt()).filter(|sd| *sd > 0.0 && sd.is_finite());
-    let (least, most) = sds().fold((f64::INFINITY, 0f64), |(a, b), sd| (a.min(sd), b.max(sd)));
-    let even = most < 1e4 * least;
-    let decimals = if least.is_finite() { (decimals_for(least) + 1).min(8) } else { 4 };
-    let show = |v: f64| if even { fixed(v, decimals) } else { significant(v, 4) };
-    out.push_str("<div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Posterior intervals\"><table class=\"intervals\"><thead><tr><th scope=\"col\">coordinate</th><th scope=\"col\">mean</th><th scope=\"col\">sd</th>");
-    let total = p.rows.iter().any(|r| r.total_sd.is_some());
-    if total {
-        out.push_str("<th scope=\"col\" title=\"includes the uncertainty of theta\">total sd</th>");
-    }
-    if sampled {
-        out.push_str("<th scope=\"col\">5 %</th><th scope=\"col\">50 %</th><th scope=\"col\">95 %</th>");
-    }
-    out.push_str("</tr></thead><tbody>\n");
-    let finite = |v: f64| if v.is_finite() { show(v) } else { "–".into() };
-    for (i, r) in p.rows.iter().enumerate() {
-        let name = escape(&r.name);
-        let _ = match &r.marginal {
-            Some(_) => write!(
-                out,
-                "<tr data-i=\"{i}\"><th scope=\"row\"><button type=\"button\">{name}</button></th>"
-            ),
-            None => write!(out, "<tr data-i=\"{i}\"><th scope=\"row\">{name}</th>"),
-        };
-        let _ = write!(out, "<td>{}</td><td>{}</td>", finite(r.mean), finite(r.var.sqrt()));
-        if total {
-            let _ = write!(out, "<td>{}</td>", r.total_sd.map_or("–".into(), finite));
-        }
-        if sampled {
-            match &r.marginal {
-                Some(m) => [m.q05, m.q50, m.q95].iter().for_each(|q| {
-                    let _ = write!(out, "<td>{}</td>", show(*q));
-                }),
-                None => out.push_str("<td>–</td><td>–</td><td>–</td>"),
-            }
-        }
-        out.push_str("</tr>\n");
-    }
-    out.push_str("</tbody></table></div>\n");
 }
 
 /// The settings that people look for first; others follow by name.
