@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::data::remember::Remember;
+use crate::data::rows::Origin;
 use crate::data::{Coding, DataError, ImageSet, LabelledRows};
 use crate::options::{Flag, Table};
 use crate::{bnn, generator, hierarchical, logistic, multinomial};
@@ -106,16 +107,27 @@ pub trait Problem: Send + Sync {
     fn name(&self) -> &str;
 
     /// What the model suggests where nothing was chosen.
-    fn defaults(&self) -> Defaults;
+    fn defaults(&self) -> Defaults {
+        find(self.name()).map_or_else(Defaults::default, |entry| entry.defaults())
+    }
 
     /// The model's options with every default written out.
     fn options(&self) -> Table;
 
+    /// Where its rows came from, for a model of labelled rows: what follows is then known from that.
+    fn rows(&self) -> Option<&Origin> {
+        None
+    }
+
     /// The digest of data that were read or generated.
-    fn sha256(&self) -> Option<&str>;
+    fn sha256(&self) -> Option<&str> {
+        self.rows().and_then(Origin::sha256)
+    }
 
     /// What people should know about the data, in a line each.
-    fn notes(&self) -> &[String];
+    fn notes(&self) -> &[String] {
+        self.rows().map_or(&[], |rows| &rows.notes)
+    }
 
     /// The model in formulas, a line each.
     fn formula(&self) -> Vec<String> {
@@ -123,7 +135,9 @@ pub trait Problem: Send + Sync {
     }
 
     /// What predictions need later; part of summary.json.
-    fn remember(&self) -> Option<Value>;
+    fn remember(&self) -> Option<Value> {
+        self.rows().map(|rows| crate::options::write(&rows.remember))
+    }
 
     /// The model with particles in single precision, as runs with these settings need it.
     fn single(&self, settings: &Settings) -> Result<Arc<dyn Model<f32>>, Error>;
@@ -132,8 +146,8 @@ pub trait Problem: Send + Sync {
     fn double(&self, settings: &Settings) -> Result<Arc<dyn Model<f64>>, Error>;
 
     /// The files that stand for data that were given in memory, if they were.
-    fn place(&self, _dir: &Path) -> Result<Option<Placed>, Error> {
-        Ok(None)
+    fn place(&self, dir: &Path) -> Result<Option<Placed>, Error> {
+        self.rows().map_or(Ok(None), |rows| rows.place(dir))
     }
 
     /// The images that it is about, if it is about images.

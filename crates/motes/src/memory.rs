@@ -31,6 +31,11 @@ pub struct Shape {
     pub real_bytes: usize,
 }
 
+/// The arithmetic of a run that cannot fit into the memory that is available.
+pub fn shortage(shape: Shape, settings: &Settings) -> Option<String> {
+    Need::of(shape, settings).shortage(available()?)
+}
+
 /// Refuses, with the arithmetic, a run that cannot fit into the memory that is available.
 pub fn check(shape: Shape, settings: &Settings) -> Result<(), String> {
     match available() {
@@ -80,11 +85,10 @@ fn working<F: Real>(model: &dyn Model<F>, settings: &Settings) -> u128 {
         let blocks = Blocks::new(model, groups, n);
         let row = model.d_x() as u128 * size_of::<F>() as u128;
         // Gradients; proposals or velocities' noise and gradients there; three numbers a row to judge them by.
-        let proposes = matches!(composition.movement, Move::Mala | Move::WholeCloud | Move::Kinetic { .. });
         let judged = match composition.movement {
             // Positions, velocities and steps; four numbers a row, its scores among them.
             Move::Hamiltonian => 3 * row + 24 + 8 * model.d_theta() as u128,
-            _ if proposes => 2 * row + 24,
+            _ if composition.proposes() => 2 * row + 24,
             _ => 0,
         };
         let scratch = model.scratch_len(blocks.rows) as u128 * size_of::<F>() as u128;
@@ -154,18 +158,22 @@ impl Need {
     }
 
     fn check(&self, available: u128) -> Result<(), String> {
-        let Need { n, d, real, clouds, all_clouds, rest, work } = *self;
-        if self.all() <= available {
-            return Ok(());
-        }
-        let remedy = if real > 4 {
+        let remedy = if self.real > 4 {
             "fewer particles, smaller data or `precision=f32`"
         } else {
             "fewer particles or a smaller model"
         };
+        self.shortage(available).map_or(Ok(()), |shortage| Err(format!("{shortage}; use {remedy}")))
+    }
+
+    fn shortage(&self, available: u128) -> Option<String> {
+        let Need { n, d, real, clouds, all_clouds, rest, work } = *self;
+        if self.all() <= available {
+            return None;
+        }
         let work = if work > 0 { format!(", {} for each step", size(work)) } else { String::new() };
-        Err(format!(
-            "this run needs {}: {clouds} x {n} particles x {d} coordinates x {real} bytes = {} for clouds, {} for data and averages{work}, but {} are available; use {remedy}",
+        Some(format!(
+            "this run needs {}: {clouds} x {n} particles x {d} coordinates x {real} bytes = {} for clouds, {} for data and averages{work}, but {} are available",
             size(self.all()),
             size(all_clouds),
             size(rest),

@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::{Bnn, Labelled, Products};
 use crate::data::remember::{Remember, class_rows};
-use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
-use crate::data::{self, Coding, ImageTask, LabelledRows, MOST_CLASSES, Moments, Split, TaskOptions, mnist};
+use crate::data::rows::{self, Kept, Origin, RowOptions, Source, prepare};
+use crate::data::{self, Coding, ImageTask, MOST_CLASSES, Moments, Split, TaskOptions, mnist};
 use crate::options::{Flag, Table};
-use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Predicted, Predictor, Problem, read};
+use crate::registry::{self, Defaults, Error, Given, Precision, Predicted, Predictor, Problem, read};
 
 /// The model's line in the table.
 pub struct Entry;
@@ -93,7 +93,9 @@ impl registry::Entry for Entry {
             Given::Rows(rows) => {
                 refuse_options_of_images(&options)?;
                 let given = Some(rows.clone());
-                Network { given, ..Network::of_rows(Source::given(rows), options)? }
+                let mut network = Network::of_rows(Source::given(rows), options)?;
+                network.origin.given = given;
+                network
             }
             _ => return Err("a network takes rows with labels; give X and y".into()),
         }))
@@ -117,13 +119,7 @@ struct Network {
     hidden: usize,
     products: Products,
     options: Options,
-    sha256: String,
-    notes: Vec<String>,
-    remember: Remember,
-    /// Rows that were given in memory.
-    given: Option<LabelledRows>,
-    /// What came through pipes.
-    kept: Kept,
+    origin: Origin,
 }
 
 /// Where a network's inputs and labels come from.
@@ -232,8 +228,9 @@ impl Network {
             dropped: train.rows_dropped,
         };
         let options = Options { rows: prepared.options, ..options };
-        let network = Network::of(task, columns, options, notes, prepared.sha256)?;
-        Ok(Network { kept: prepared.kept, ..network })
+        let mut network = Network::of(task, columns, options, notes, prepared.sha256)?;
+        network.origin.kept = prepared.kept;
+        Ok(network)
     }
 
     fn of(
@@ -270,17 +267,8 @@ impl Network {
             rows_dropped: dropped,
         };
         let options = Options { hidden: Some(hidden), products: Some(products), ..options };
-        Ok(Network {
-            task,
-            hidden,
-            products,
-            options,
-            sha256,
-            notes,
-            remember,
-            given: None,
-            kept: Kept::new(),
-        })
+        let origin = Origin { notes, remember, sha256, kept: Kept::new(), given: None };
+        Ok(Network { task, hidden, products, options, origin })
     }
 
     fn build<F: Real>(&self) -> Result<Arc<dyn Model<F>>, Error> {
@@ -308,10 +296,10 @@ fn refuse_too_large(hidden: usize, inputs: usize, classes: usize) -> Result<(), 
         real_bytes: 8,
     };
     let one = Settings { particles: 1, ..Settings::default() };
-    memory::check(shape, &one).map_err(|sentence| {
-        let arithmetic = sentence.split(';').next().unwrap_or_default();
-        format!("hidden is {hidden}: {arithmetic}; use fewer hidden units").into()
-    })
+    match memory::shortage(shape, &one) {
+        Some(shortage) => Err(format!("hidden is {hidden}: {shortage}; use fewer hidden units").into()),
+        None => Ok(()),
+    }
 }
 
 impl Problem for Network {
@@ -319,36 +307,24 @@ impl Problem for Network {
         NAME
     }
 
-    fn defaults(&self) -> Defaults {
-        registry::Entry::defaults(&Entry)
-    }
-
     fn options(&self) -> Table {
         self.options.table()
     }
 
-    fn sha256(&self) -> Option<&str> {
-        self.given.is_none().then_some(&*self.sha256)
-    }
-
-    fn notes(&self) -> &[String] {
-        &self.notes
+    fn rows(&self) -> Option<&Origin> {
+        Some(&self.origin)
     }
 
     fn formula(&self) -> Vec<String> {
         vec![
             format!(
                 "P({} = l) = softmax_l(sum_j v_lj tanh(sum_i w_ji f_i)), j = 1, ..., {}, i = 1, ..., {}",
-                foreign(&self.remember.target),
+                foreign(&self.origin.remember.target),
                 self.hidden,
-                self.remember.inputs
+                self.origin.remember.inputs
             ),
             "w_ji ~ N(0, exp(2 alpha)), v_lj ~ N(0, exp(2 beta))".into(),
         ]
-    }
-
-    fn remember(&self) -> Option<Value> {
-        Some(crate::options::write(&self.remember))
     }
 
     fn single(&self, _: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {
@@ -357,13 +333,6 @@ impl Problem for Network {
 
     fn double(&self, _: &Settings) -> Result<Arc<dyn Model<f64>>, Error> {
         self.build()
-    }
-
-    fn place(&self, dir: &Path) -> Result<Option<Placed>, Error> {
-        match &self.given {
-            Some(rows) => rows::placed(rows, dir).map(Some),
-            None => rows::place_kept(&self.kept, &self.sha256, dir),
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::csv::{quoted, rows_were, shown};
+use super::remember::Remember;
 use super::{
     Classification, Coding, Column, DataError, LabelledRows, Moments, Reference, Split, Unknown, Values,
     classification::numbers_in, is_pipe, labelled, labelled_like, read_table, sha256, train_test_split,
@@ -260,7 +261,7 @@ fn check_scale(all: &Classification, notes: &mut Vec<String>) -> Result<(), Erro
 }
 
 /// Rows that were given in memory as a file of a run directory: every number comes back to the last bit.
-pub fn placed(rows: &LabelledRows, dir: &Path) -> Result<Placed, Error> {
+fn placed(rows: &LabelledRows, dir: &Path) -> Result<Placed, Error> {
     let columns = &rows.frame.columns;
     let weights = rows.weights.as_ref();
     let names = columns.iter().map(|column| &column.name).chain(weights.map(|(name, _)| name));
@@ -289,6 +290,35 @@ pub fn place(lines: &[Vec<String>], dir: &Path, mut options: Table) -> Result<Pl
     let bytes = out.into_inner().unwrap_or_default();
     options.insert("data".into(), named(dir, TABLE)?);
     Ok(Placed { sha256: sha256(&bytes), files: vec![(TABLE, bytes)], options })
+}
+
+/// Where the rows of a model came from, and what is to be known of them.
+pub struct Origin {
+    /// What people should know about them, in a line each.
+    pub notes: Vec<String>,
+    /// What predictions need later.
+    pub remember: Remember,
+    /// The digest of the file they came from.
+    pub sha256: String,
+    /// What came through pipes.
+    pub kept: Kept,
+    /// They themselves, if they were given in memory.
+    pub given: Option<LabelledRows>,
+}
+
+impl Origin {
+    /// The digest of rows that were read: others have none before they are placed.
+    pub fn sha256(&self) -> Option<&str> {
+        self.given.is_none().then_some(&*self.sha256)
+    }
+
+    /// The files of a run directory that stand for rows in memory or from a pipe.
+    pub fn place(&self, dir: &Path) -> Result<Option<Placed>, Error> {
+        match &self.given {
+            Some(rows) => placed(rows, dir).map(Some),
+            None => place_kept(&self.kept, &self.sha256, dir),
+        }
+    }
 }
 
 /// What came through pipes as files of a run directory, if anything did.

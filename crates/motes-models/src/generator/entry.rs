@@ -329,10 +329,6 @@ impl Problem for Images {
         &self.notes
     }
 
-    fn remember(&self) -> Option<Value> {
-        None
-    }
-
     fn single(&self, settings: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {
         self.check(settings)?;
         let channels = self.set.channels();

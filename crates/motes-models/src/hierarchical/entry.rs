@@ -6,14 +6,13 @@ use std::sync::Arc;
 use motes::algorithms::AUTO;
 use motes::memory::Shape;
 use motes::sentence::foreign_path;
-use motes::settings::{InitParticles, Preconditioner};
 use motes::{Model, Real, Settings};
 use serde_json::Value;
 
 use super::Hierarchical;
 use crate::data::{self, rows, rows::Kept};
 use crate::options::{Flag, Table};
-use crate::registry::{self, Defaults, Error, Given, Placed, Precision, Problem, read};
+use crate::registry::{self, Defaults, Error, Given, Placed, Problem, read};
 
 /// The model's line in the table.
 pub struct Entry;
@@ -57,17 +56,7 @@ impl registry::Entry for Entry {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults {
-            algorithm: &AUTO,
-            particles: 10,
-            steps: 5000,
-            step_size: 0.02,
-            precision: Precision::F64,
-            preconditioner: Preconditioner::None,
-            init_particles: InitParticles::Value(0.0),
-            variational_adam: false,
-            ..Defaults::default()
-        }
+        Defaults { algorithm: &AUTO, particles: 10, steps: 5000, step_size: 0.02, ..Defaults::default() }
     }
 
     fn names_data(&self) -> &'static [&'static str] {
@@ -183,10 +172,6 @@ impl Problem for Observations {
         NAME
     }
 
-    fn defaults(&self) -> Defaults {
-        registry::Entry::defaults(&Entry)
-    }
-
     fn options(&self) -> Table {
         self.options.table()
     }
@@ -201,10 +186,6 @@ impl Problem for Observations {
 
     fn formula(&self) -> Vec<String> {
         vec!["y_d ~ N(x_d, 1), x_d ~ N(theta, 1)".into()]
-    }
-
-    fn remember(&self) -> Option<Value> {
-        None
     }
 
     fn single(&self, _: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {

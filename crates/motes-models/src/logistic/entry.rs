@@ -1,25 +1,23 @@
 //! Logistic regression as one of the models that are built in.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use motes::algorithms::AUTO;
 use motes::printable::Number;
 use motes::sentence::foreign;
-use motes::settings::{InitParticles, Preconditioner};
+use motes::settings::InitParticles;
 use motes::{Model, Real, Settings};
 use serde_json::Value;
 
 use super::rows::Rows as Packed;
 use super::{Learn, Logistic, Options as Prior, mode, predict};
 use crate::data::remember::{Remember, class_rows_of, intercept_name};
-use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
-use crate::data::{Classification, LabelledRows, quoted, wisconsin};
+use crate::data::rows::{self, Origin, RowOptions, Source, prepare};
+use crate::data::{Classification, quoted, wisconsin};
 use crate::multinomial::has_signal;
 use crate::options::{Flag, Table};
-use crate::registry::{
-    self, Defaults, Error, Given, Linear, Placed, Precision, Predicted, Predictor, Problem, read,
-};
+use crate::registry::{self, Defaults, Error, Given, Linear, Predicted, Predictor, Problem, read};
 
 /// The model's line in the table.
 pub struct Entry;
@@ -66,17 +64,7 @@ impl registry::Entry for Entry {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults {
-            algorithm: &AUTO,
-            particles: 100,
-            steps: 1000,
-            step_size: 0.01,
-            precision: Precision::F64,
-            preconditioner: Preconditioner::None,
-            init_particles: InitParticles::Value(0.0),
-            variational_adam: false,
-            ..Defaults::default()
-        }
+        Defaults { algorithm: &AUTO, steps: 1000, ..Defaults::default() }
     }
 
     fn names_data(&self) -> &'static [&'static str] {
@@ -99,7 +87,9 @@ impl registry::Entry for Entry {
             Given::Options => Regression::read(options)?,
             Given::Rows(rows) => {
                 let given = Some(rows.clone());
-                Regression { given, ..Regression::of(Source::given(rows), options)? }
+                let mut regression = Regression::of(Source::given(rows), options)?;
+                regression.origin.given = given;
+                regression
             }
             _ => {
                 return Err("logistic regression takes rows with labels; give X and y".into());
@@ -122,13 +112,7 @@ struct Regression {
     test: Option<Classification>,
     prior: Prior,
     options: Options,
-    sha256: String,
-    notes: Vec<String>,
-    remember: Remember,
-    /// Rows that were given in memory.
-    given: Option<LabelledRows>,
-    /// What came through pipes.
-    kept: Kept,
+    origin: Origin,
     /// What is known of a maximum on the boundary.
     boundary: Option<String>,
 }
@@ -207,8 +191,9 @@ impl Regression {
             no_intercept: None,
             learn: Some(prior.learn),
         };
-        let (sha256, kept, given) = (prepared.sha256, prepared.kept, None);
-        Ok(Regression { train, test, prior, options, sha256, notes, remember, given, kept, boundary })
+        let (sha256, kept) = (prepared.sha256, prepared.kept);
+        let origin = Origin { notes, remember, sha256, kept, given: None };
+        Ok(Regression { train, test, prior, options, origin, boundary })
     }
 
     fn build<F: Real>(&self) -> Result<Arc<dyn Model<F>>, Error> {
@@ -264,16 +249,12 @@ impl Problem for Regression {
         self.options.table()
     }
 
-    fn sha256(&self) -> Option<&str> {
-        self.given.is_none().then_some(&*self.sha256)
-    }
-
-    fn notes(&self) -> &[String] {
-        &self.notes
+    fn rows(&self) -> Option<&Origin> {
+        Some(&self.origin)
     }
 
     fn formula(&self) -> Vec<String> {
-        let Remember { target, classes, moments, intercept, .. } = &self.remember;
+        let Remember { target, classes, moments, intercept, inputs, .. } = &self.origin.remember;
         let standardised = if moments.is_some() { "standardised features" } else { "features as they are" };
         let sum = if *intercept { "b + sum_d w_d f_d" } else { "sum_d w_d f_d" };
         let (mean, variance) = match self.prior.learn {
@@ -283,16 +264,12 @@ impl Problem for Regression {
         };
         let mut lines = vec![
             format!("logit P({} = {}) = {sum}, f: {standardised}", foreign(target), foreign(&classes[1])),
-            format!("w_d ~ N({mean}, {variance}), d = 1, ..., {}", self.remember.inputs),
+            format!("w_d ~ N({mean}, {variance}), d = 1, ..., {inputs}"),
         ];
         if *intercept {
             lines.push(format!("b ~ N(0, {})", Number(self.prior.intercept_variance)));
         }
         lines
-    }
-
-    fn remember(&self) -> Option<Value> {
-        Some(crate::options::write(&self.remember))
     }
 
     fn single(&self, _: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {
@@ -301,13 +278,6 @@ impl Problem for Regression {
 
     fn double(&self, _: &Settings) -> Result<Arc<dyn Model<f64>>, Error> {
         self.build()
-    }
-
-    fn place(&self, dir: &Path) -> Result<Option<Placed>, Error> {
-        match &self.given {
-            Some(rows) => rows::placed(rows, dir).map(Some),
-            None => rows::place_kept(&self.kept, &self.sha256, dir),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Multinomial regression as one of the models that are built in.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use motes::algorithms::AUTO;
@@ -14,12 +14,10 @@ use super::kernel::Contrasts;
 use super::predict::NewRows;
 use super::{INTERCEPT_VARIANCE, Multinomial, names};
 use crate::data::remember::{Remember, class_rows_of};
-use crate::data::rows::{self, Kept, RowOptions, Source, prepare};
-use crate::data::{Classification, LabelledRows, MOST_CLASSES, quoted};
+use crate::data::rows::{self, Origin, RowOptions, Source, prepare};
+use crate::data::{Classification, MOST_CLASSES, quoted};
 use crate::options::{Flag, Table};
-use crate::registry::{
-    self, Defaults, Error, Given, Linear, Placed, Precision, Predicted, Predictor, Problem, read,
-};
+use crate::registry::{self, Defaults, Error, Given, Linear, Predicted, Predictor, Problem, read};
 use crate::tally::predicted;
 
 /// The model's line in the table.
@@ -61,7 +59,6 @@ impl registry::Entry for Entry {
         Defaults {
             algorithm: &AUTO,
             steps: 1000,
-            precision: Precision::F64,
             // Weights that are all 0 would have no variance to learn.
             init_particles: InitParticles::Prior,
             ..Defaults::default()
@@ -91,7 +88,9 @@ impl registry::Entry for Entry {
             }
             Given::Rows(rows) => {
                 let given = Some(rows.clone());
-                Regression { given, ..Regression::of(Source::given(rows), options)? }
+                let mut regression = Regression::of(Source::given(rows), options)?;
+                regression.origin.given = given;
+                regression
             }
             _ => return Err("multinomial regression takes rows with labels; give X and y".into()),
         }))
@@ -111,13 +110,7 @@ struct Regression {
     train: Classification,
     test: Classification,
     options: Options,
-    sha256: String,
-    notes: Vec<String>,
-    remember: Remember,
-    /// Rows that were given in memory.
-    given: Option<LabelledRows>,
-    /// What came through pipes.
-    kept: Kept,
+    origin: Origin,
     /// What is known of a maximum on the boundary.
     boundary: Option<String>,
 }
@@ -173,11 +166,12 @@ impl Regression {
             no_intercept: Some(!intercept),
         };
         let (sha256, kept) = (prepared.sha256, prepared.kept);
-        Ok(Regression { train, test, options, sha256, notes, remember, given: None, kept, boundary })
+        let origin = Origin { notes, remember, sha256, kept, given: None };
+        Ok(Regression { train, test, options, origin, boundary })
     }
 
     fn build(&self) -> Result<Multinomial, Error> {
-        let model = Multinomial::new(&self.train, Some(&self.test), self.remember.intercept)?;
+        let model = Multinomial::new(&self.train, Some(&self.test), self.origin.remember.intercept)?;
         Ok(model.with_boundary(self.boundary.clone()))
     }
 }
@@ -247,24 +241,16 @@ impl Problem for Regression {
         NAME
     }
 
-    fn defaults(&self) -> Defaults {
-        registry::Entry::defaults(&Entry)
-    }
-
     fn options(&self) -> Table {
         self.options.table()
     }
 
-    fn sha256(&self) -> Option<&str> {
-        self.given.is_none().then_some(&*self.sha256)
-    }
-
-    fn notes(&self) -> &[String] {
-        &self.notes
+    fn rows(&self) -> Option<&Origin> {
+        Some(&self.origin)
     }
 
     fn formula(&self) -> Vec<String> {
-        let Remember { target, moments, intercept, inputs, .. } = &self.remember;
+        let Remember { target, moments, intercept, inputs, .. } = &self.origin.remember;
         let standardised = if moments.is_some() { "standardised features" } else { "features as they are" };
         let sum = if *intercept { "b_k + sum_d w_kd f_d" } else { "sum_d w_kd f_d" };
         let mut lines = vec![
@@ -277,23 +263,12 @@ impl Problem for Regression {
         lines
     }
 
-    fn remember(&self) -> Option<Value> {
-        Some(crate::options::write(&self.remember))
-    }
-
     fn single(&self, _: &Settings) -> Result<Arc<dyn Model<f32>>, Error> {
         Ok(Arc::new(self.build()?))
     }
 
     fn double(&self, _: &Settings) -> Result<Arc<dyn Model<f64>>, Error> {
         Ok(Arc::new(self.build()?))
-    }
-
-    fn place(&self, dir: &Path) -> Result<Option<Placed>, Error> {
-        match &self.given {
-            Some(rows) => rows::placed(rows, dir).map(Some),
-            None => rows::place_kept(&self.kept, &self.sha256, dir),
-        }
     }
 }
 
