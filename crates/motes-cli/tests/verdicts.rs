@@ -197,6 +197,35 @@ fn what_is_wrong_is_not_ok() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Of a single draw there is no spread to judge.
+#[test]
+fn a_single_draw_is_no_reason_to_rescale() {
+    let place = Place::in_memory();
+    let fit = "fit hierarchical --dim 6 --algorithm pgd --particles 1 --quiet --no-report";
+    for (i, rest) in
+        ["--steps 2", "--batch 2 --steps 6 --burn-in 3", "--groups 1 --steps 2"].iter().enumerate()
+    {
+        let out = format!("run{i}");
+        place.motes(&format!("{fit} {rest} --out {out}")).ok();
+        assert_eq!(verdict(&place.path(&out)), "too-short", "{rest}");
+    }
+}
+
+/// Chains that end too soon are not made better by smaller steps.
+#[test]
+fn short_chains_are_told_to_be_longer() {
+    let place = Place::in_memory();
+    let fit =
+        "fit hierarchical --dim 30 --algorithm short-run --steps 300 --step-size 0.02 --quiet --no-report";
+    // After 10 steps from the prior, the variance 1/2 is still 1/2 + 0.96^20 / 2.
+    place.motes(&format!("{fit} --out short")).ok();
+    let diagnostics = &summary(&place.path("short"))["diagnostics"];
+    assert_eq!(diagnostics["verdict"], "biased", "{diagnostics}");
+    assert!(diagnostics["advice"].as_str().unwrap().contains("`transitions=10`"), "{diagnostics}");
+    place.motes(&format!("{fit} --transitions 200 --out long")).ok();
+    assert_eq!(verdict(&place.path("long")), "ok");
+}
+
 /// Data far from 0: the posterior is right, or the verdict is that it cannot be resolved.
 #[test]
 fn data_far_from_zero_are_right_or_to_be_rescaled() {

@@ -2,6 +2,7 @@
 
 use super::verdict::{DRIFT, Diagnostics, STUCK};
 use crate::auto::{Assessment, Sizes};
+use crate::moves::Move;
 use crate::printable::Number;
 use crate::run::two_digits;
 use crate::sentence::foreign;
@@ -73,9 +74,12 @@ pub(super) fn rescale<F: Real>(
 ) -> Option<Finding> {
     let (mean, var) = posterior_moments(model, state).filter(|_| settings.has_cloud())?;
     let epsilon = if size_of::<F>() == 4 { f64::from(f32::EPSILON) } else { f64::EPSILON };
-    let coarse = |(m, v): (&f64, &f64)| v.sqrt() < ROUNDINGS * epsilon * m.abs();
-    let i = mean.iter().zip(&var).position(coarse)?;
-    let d = model.d_x();
+    let (d, leaves) = (model.d_x(), state.averages.leaves().count);
+    // A group of which a single particle was averaged has no spread yet.
+    let draws = |g: usize| state.averages.counts.chunks_exact(leaves).nth(g).map(|of| of.iter().sum::<f64>());
+    let coarse =
+        |i: &usize| var[*i].sqrt() < ROUNDINGS * epsilon * mean[*i].abs() && draws(i / d) != Some(1.0);
+    let i = (0..mean.len()).find(coarse)?;
     let (name, precision) = (model.x_names().get(i % d).cloned().unwrap_or_default(), F::NAME);
     let name = foreign(&name);
     let other = if size_of::<F>() == 4 { ", or use `precision=f64`" } else { "" };
@@ -137,7 +141,7 @@ impl<F: Real> Judge<'_, F> {
     }
 
     fn accepts_whole_clouds(&self) -> bool {
-        self.settings.composition().movement == crate::moves::Move::WholeCloud
+        self.settings.composition().movement == Move::WholeCloud
     }
 
     /// Steps so small that even the steepest direction of a cloud takes longer than the run to move.
@@ -155,6 +159,10 @@ impl<F: Real> Judge<'_, F> {
                 self.settings.step_size * scale * sum
             }
         };
+        // A group of many moves only when its batch does.
+        let groups = self.model.groups();
+        let share = self.settings.batch.filter(|_| groups > 1).map_or(1.0, |b| b as f64 / groups as f64);
+        let time = share * time;
         if time >= LEAST_TIME * usual {
             return None;
         }
@@ -327,10 +335,18 @@ impl<F: Real> Judge<'_, F> {
                 percent.abs().min(1e6),
                 if log > 0.0 { "large" } else { "small" }
             );
-            if self.settings.composition().movement == crate::moves::Move::Variational {
+            if self.settings.composition().movement == Move::Variational {
                 return finding(
                     "biased",
                     format!("{spread}, as a Gaussian without correlations has them; {better}"),
+                );
+            }
+            if let Move::Transitions { count, fresh: true } = self.settings.composition().movement {
+                return finding(
+                    "biased",
+                    format!(
+                        "{spread}, as `transitions={count}` end on the way from the prior; make more of them, or {better}"
+                    ),
                 );
             }
             let h = self.h;
