@@ -238,6 +238,41 @@ fn buffers_are_part_of_the_state() {
     });
 }
 
+/// Rows that are not a whole batch, and must not be told to stop: they move where they lie, and would stay halfway.
+struct InPlace(Hierarchical<f64>);
+
+impl Model<f64> for InPlace {
+    fn name(&self) -> &str {
+        "in place"
+    }
+    fn d_theta(&self) -> usize {
+        1
+    }
+    fn d_x(&self) -> usize {
+        1
+    }
+    fn groups(&self) -> usize {
+        self.0.groups()
+    }
+    fn evaluate(&self, at: At<'_, f64>, want: Want<'_, f64>) -> Result<(), ModelError> {
+        if at.stop.is_set() { Err(ModelError::Stopped) } else { self.0.evaluate(at, want) }
+    }
+}
+
+#[test]
+fn steps_in_place_are_made_to_their_end() {
+    let y = Hierarchical::<f64>::generate(12, 1.0, 3);
+    let model = InPlace(Hierarchical::grouped(&y));
+    let settings = Settings { particles: 3, steps: 6, burn_in: 1, ..Settings::default() };
+    common::on(1, || {
+        let set = AtomicBool::new(true);
+        let mut state = State::initial(&model, &settings);
+        let (ended, _) = motes::run_unless(&model, &settings, &mut state, None, &mut [], Stop(Some(&set)))
+            .expect("an end");
+        assert_eq!((ended, state.k), (motes::Ended::Complete, 6));
+    });
+}
+
 /// A step that is stopped inside, at whichever evaluation, leaves no trace: it can be made again with the same bits.
 #[test]
 fn a_stopped_step_leaves_no_trace() {

@@ -75,10 +75,10 @@ pub(crate) struct Worker<F> {
 }
 
 impl<F: Real> Worker<F> {
-    pub fn new(model: &dyn Model<F>, rows: usize, accepts: bool) -> Self {
+    pub fn new(model: &dyn Model<F>, rows: usize, proposes: bool) -> Self {
         let len = rows * model.d_x();
-        let proposals = if accepts { len } else { 0 };
-        let judged = if accepts { rows } else { 0 };
+        let proposals = if proposes { len } else { 0 };
+        let judged = if proposes { rows } else { 0 };
         // Written to, so that the system hands the memory out now and not in the first steps.
         let zeros = |len| {
             let mut memory = Vec::with_capacity(len);

@@ -19,7 +19,8 @@ pub struct At<'a, F> {
     /// Whether this call has the thread pool to itself, so that the model may cut its own work into
     /// fixed blocks with [`crate::blocks`]. False when other blocks run at the same time.
     pub parallel: bool,
-    /// Once this is set, a long evaluation may end early with [`ModelError::Stopped`].
+    /// Once this is set, a long evaluation may end early with [`ModelError::Stopped`]. Steps hand it on where the rows can be put
+    /// back: those of a whole batch, or of a mini-batch of groups.
     pub stop: Stop<'a>,
 }
 

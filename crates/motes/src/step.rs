@@ -114,14 +114,15 @@ impl<'m, F: Real> Stepper<'m, F> {
         .map(|purpose| Noise::new(plan.seed, purpose));
         let (movement, d) = (composition.movement, model.d_x());
         let batches_groups = plan.batch.is_some() && model.groups() > 1;
+        // Rows that move where they lie cannot be put back halfway.
+        let stop = if batches_groups || model.whole_batch() { stop } else { Stop::default() };
         let groups = if batches_groups { plan.batch.unwrap_or(0) } else { model.groups() };
         let cuts = || plan.sizes.iter().map(|n| Blocks::new(model, groups, *n));
         let chained = if movement == Move::Chain { groups } else { 0 };
         let rows = cuts().map(|b| b.rows).max().unwrap_or(0).max(chained);
         let slots = cuts().map(|b| b.count).max().unwrap_or(0);
         let most = plan.sizes.iter().copied().max().unwrap_or(0);
-        // Velocities need room for noise, as proposals do for themselves.
-        let accepts = matches!(movement, Move::Mala | Move::WholeCloud | Move::Kinetic { .. });
+        let proposes = composition.proposes();
         let whole = matches!(movement, Move::WholeCloud | Move::Variational);
         let (sums_len, scalars_len) = (composition.rule.sums_len(model), model.scalars().len());
         // D_theta at least for the gradients of a numerical M-step.
@@ -151,7 +152,7 @@ impl<'m, F: Real> Stepper<'m, F> {
                 noise: particles,
                 accept,
                 on_theta,
-                workers: PerWorker::new(|| Worker::new(model, rows, accepts)),
+                workers: PerWorker::new(|| Worker::new(model, rows, proposes)),
                 blocks: Blocks::new(model, 0, 0),
                 most,
                 sums_len,

@@ -78,6 +78,11 @@ impl Composition {
         matches!(self.movement, Move::Mala | Move::WholeCloud | Move::Hamiltonian)
     }
 
+    /// Whether particles need room beside them: for where they may go, or for the noise of their velocities.
+    pub(crate) fn proposes(&self) -> bool {
+        matches!(self.movement, Move::Mala | Move::WholeCloud | Move::Kinetic { .. })
+    }
+
     /// Whether theta follows from the particles, so that no initial value can be chosen.
     pub fn theta_is_computed(&self) -> bool {
         self.rule == Rule::MStep
