@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -303,34 +303,21 @@ fn kept_clouds_add_up<F: Real>(arrays: &[Array<ValuesMut<'_, F>>], loaded: &[Loa
 /// The checkpoints of a run: files named by step, the newest two of them.
 pub struct Generations {
     dir: PathBuf,
-    extension: &'static str,
 }
+
+const EXTENSION: &str = "safetensors";
 
 impl Generations {
     /// The checkpoints in `dir`, which is made when the first is written.
     pub fn new(dir: PathBuf) -> Self {
-        Generations { dir, extension: "safetensors" }
-    }
-
-    /// The same for files with another extension.
-    pub fn with_extension(dir: PathBuf, extension: &'static str) -> Self {
-        Generations { dir, extension }
+        Generations { dir }
     }
 
     /// Writes a generation and removes all but the newest two.
     pub fn write<F: Real>(&self, state: &State<F>, header: &Header) -> Result<(), Error> {
-        self.write_as(state.k, |out| encode(state, header, out))
-    }
-
-    /// Writes the generation of step k in a format of the caller's, and removes all but the newest two.
-    pub fn write_as(
-        &self,
-        k: u64,
-        write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
-    ) -> Result<(), Error> {
         fs::create_dir_all(&self.dir).map_err(Error::write(&self.dir))?;
-        let path = self.file_of(k);
-        write_atomically(&path, Durable::Yes, write)?;
+        let path = self.file_of(state.k);
+        write_atomically(&path, Durable::Yes, |out| encode(state, header, out))?;
         for old in self.list()?.into_iter().filter(|p| *p <= path).skip(2) {
             fs::remove_file(&old).map_err(Error::write(&old))?;
         }
@@ -344,7 +331,7 @@ impl Generations {
         let mut warnings = Vec::new();
         for path in self.list()? {
             let file = File::open(&path).map_err(Error::read(&path))?;
-            match decode(std::io::BufReader::with_capacity(1 << 16, file), state) {
+            match decode(BufReader::with_capacity(1 << 16, file), state) {
                 Ok(header) => return Ok((Some(header), warnings)),
                 Err(problem) if is_whole(&path)? => {
                     let remedy =
@@ -377,14 +364,14 @@ impl Generations {
         };
         let mut paths: Vec<PathBuf> = entries
             .filter_map(|e| Some(e.ok()?.path()))
-            .filter(|p| p.extension().is_some_and(|e| e == self.extension))
+            .filter(|p| p.extension().is_some_and(|e| e == EXTENSION))
             .collect();
         paths.sort_unstable_by(|a, b| b.cmp(a));
         Ok(paths)
     }
 
     fn file_of(&self, k: u64) -> PathBuf {
-        self.dir.join(format!("{k:020}.{}", self.extension))
+        self.dir.join(format!("{k:020}.{EXTENSION}"))
     }
 }
 
