@@ -6,7 +6,7 @@ use motes::Algorithm;
 use motes::record::Recording;
 use motes::sentence::{foreign, foreign_path};
 use motes::settings::{
-    Growth, InitParticles, InitTheta, JointUpdate, Preconditioner, Settings, StepDecay, WarmStart,
+    Growth, InitParticles, InitTheta, JointUpdate, Preconditioner, Settings, StepDecay, UNBOUNDED, WarmStart,
 };
 use motes_models::options::{self, Kind, Setting, with_guess};
 use motes_models::registry::{Defaults, Precision, ThetaRate};
@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Error;
-use crate::job::UNBOUNDED;
 use crate::replicates;
 
 motes_models::options! {
@@ -306,11 +305,8 @@ impl Choices {
                 _ if !named.has_cloud() => {
                     format!("{algorithm} is exact and has no particles, so `{key}` has no meaning; leave it out")
                 }
-                "init-theta" => format!(
-                    "{algorithm} computes theta from the particles; leave `init-theta` out and use `init-particles`"
-                ),
                 // Where there is more to say, the settings themselves say it.
-                "adjust" | "preconditioner" | "grow" | "warm-start" | "theta-rate" => continue,
+                "adjust" | "preconditioner" | "grow" | "warm-start" | "theta-rate" | "init-theta" => continue,
                 _ => format!("`{key}` means nothing to {algorithm} here; leave it out"),
             }
             .into());

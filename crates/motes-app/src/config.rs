@@ -54,18 +54,22 @@ impl Config {
     pub fn parse(file: &str) -> Result<Config, Error> {
         let mut table = text::parse(file)?;
         text::check_version(&table, VERSION)?;
+        let in_line = |table: Option<&str>, key: &str, error: Error| match text::line_of(file, table, key) {
+            Some(line) => error.within(format_args!("line {line}")),
+            None => error,
+        };
         table.remove("version");
         let model = match table.remove("model") {
             Some(Value::String(model)) => model,
             Some(_) => return Err("the model is not a name; write model = \"...\"".into()),
             None => {
+                let meant = table.keys().find(|key| motes::did_you_mean(key, ["model"]).is_some());
+                if let Some(key) = meant {
+                    return Err(in_line(None, key, unknown(key, ["model"])));
+                }
                 let names = registry::names().join(", ");
                 return Err(format!("it names no model; add model = \"...\" with one of {names}").into());
             }
-        };
-        let in_line = |table: Option<&str>, key: &str, error: Error| match text::line_of(file, table, key) {
-            Some(line) => error.within(format_args!("line {line}")),
-            None => error,
         };
         let data_sha256 = match table.remove("data-sha256") {
             Some(value) => Some(

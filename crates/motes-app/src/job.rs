@@ -9,7 +9,7 @@ use motes::memory;
 use motes::printable::Number;
 use motes::ranks::{Ranks, gather_words};
 use motes::sentence::{foreign, foreign_path};
-use motes::settings::Settings;
+use motes::settings::{Settings, UNBOUNDED};
 use motes::{Model, Pool, Real};
 use motes_models::options::Table;
 use motes_models::registry::{self, Defaults, Precision, Problem};
@@ -21,8 +21,6 @@ use crate::config::Config;
 
 /// More threads than any machine has cores only take long to start.
 const MAX_THREADS: usize = 1024;
-/// Where time is the limit, or the algorithm itself, no number of steps is.
-pub(crate) const UNBOUNDED: u64 = 1 << 52;
 
 /// The precisions that a problem can be built in.
 pub trait Precise: Real {

@@ -38,12 +38,16 @@ pub fn parse(text: &str) -> Result<Table, Error> {
     }
 }
 
-/// The line of a setting in a table, where it is written as people do: `key = ...` below `[table]`, or above all tables.
+/// The line of a setting in a table, where it is written as people do: `key = ...` below `[table]`, or above all tables; or, as
+/// one that belongs to no table, the line of the table `[key]`.
 pub fn line_of(text: &str, table: Option<&str>, key: &str) -> Option<usize> {
     let mut within = None;
     for (i, line) in text.lines().map(str::trim).enumerate() {
         if let Some(name) = line.strip_prefix('[') {
             within = name.split(']').next().map(str::trim);
+            if table.is_none() && within == Some(key) {
+                return Some(i + 1);
+            }
         } else if within == table
             && line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
         {

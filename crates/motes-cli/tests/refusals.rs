@@ -260,6 +260,11 @@ fn configs_that_cannot_be_used() {
             &["line 2: there is no model 'logistik'", "did you mean logistic?"],
         ),
         ("version = 2\nmodel = \"mine\"\n", &["no model 'mine'", "Python"]),
+        ("version = 2\nmodl = \"hierarchical\"\n", &["line 2: ", "'modl'", "did you mean model?"]),
+        (
+            "version = 2\nmodel = \"hierarchical\"\n[hierarchial]\ndim = 4\n",
+            &["line 3: ", "'hierarchial'", "did you mean hierarchical?"],
+        ),
         ("version = 2\nmodel = \"hierarchical\"\nsteps = 4\n", &["line 3: ", "'steps'", "[run]"]),
         ("version = 2\nmodel = \"hierarchical\"\n[rnu]\nsteps = 4\n", &["'rnu'", "did you mean run?"]),
         ("version = 2\nmodel = \"hierarchical\"\nrun = 4\n", &["run is not a table"]),

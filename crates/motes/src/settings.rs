@@ -16,6 +16,8 @@ use crate::{Error, Model, Real, model::require};
 
 /// More parameters than this are not fitted by auto.
 pub const MOST_PARAMETERS: usize = 200;
+/// The steps of a run that something else ends: a time, or its algorithm.
+pub const UNBOUNDED: u64 = 1 << 52;
 /// With fewer particles, auto cannot tell how they differ.
 const LEAST_PARTICLES: usize = 8;
 
@@ -112,7 +114,7 @@ impl Settings {
         Settings {
             algorithm: &crate::algorithms::AUTO,
             particles: 32,
-            steps: 1 << 52,
+            steps: UNBOUNDED,
             burn_in: 0,
             adjust_after: 0,
             init_particles: InitParticles::unless_told(has_prior),

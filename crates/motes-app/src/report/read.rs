@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use motes::columns;
 use motes::printable::{Number, printable};
 use motes::sentence::foreign_path;
+use motes::settings::UNBOUNDED;
 use motes::{Algorithm, Settings, Summary};
 use motes_models::registry;
 use serde_json::Value;
@@ -15,7 +16,6 @@ use super::clouds::{Archive, width};
 use super::stats::{Marginal, marginal};
 use super::thin::{Decimator, Moments, Smoothed, Thinned};
 use super::words;
-use crate::job::UNBOUNDED;
 use crate::{metrics, show};
 
 /// No run makes more steps: a browser counts no further than this.
