@@ -396,6 +396,18 @@ def test_a_network_is_tested_on_a_file_of_its_own(tmp_path):
     assert any("40 rows to train on, 3 to test on" in note for note in model.notes)
 
 
+def test_a_network_takes_what_the_command_line_takes(tmp_path):
+    rows = "".join(f"{'blue' if i % 3 else 'red'},{i % 2}\n" for i in range(40))
+    (tmp_path / "rows.csv").write_text("colour,kind\n" + rows)
+    of_file = motes.BayesianNeuralNetwork.from_csv
+    model = of_file(tmp_path / "rows.csv", hidden=2, reference={"colour": "red"}, products="dense")
+    paper(model, particles=2, steps=2).save(tmp_path / "run", report=False)
+    config = (tmp_path / "run" / "config.toml").read_text()
+    assert 'reference = ["colour=red"]' in config and 'products = "dense"' in config
+    with pytest.raises(ValueError, match="did you mean dense"):
+        of_file(tmp_path / "rows.csv", products="dens")
+
+
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
 def test_other_frames_give_what_pandas_gives(library):
     pd, other = pytest.importorskip("pandas"), pytest.importorskip(library)

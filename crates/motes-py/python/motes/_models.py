@@ -410,6 +410,9 @@ class BayesianNeuralNetwork(_Builtin):
         The number of hidden units.
     standardize, test_fraction, split_seed, feature_names, reference
         As for :class:`LogisticRegression`.
+    products : str, optional
+        How products with the features are computed: ``"auto"``, the default, ``"dense"``, ``"sparse"`` or ``"full"``; all
+        agree up to rounding.
 
     Examples
     --------
@@ -432,8 +435,9 @@ class BayesianNeuralNetwork(_Builtin):
         split_seed: int = 0,
         feature_names: Sequence[str] | None = None,
         reference: Mapping[str, Any] | None = None,
+        products: str | None = None,
     ) -> None:
-        settings = {"hidden": whole("hidden", hidden, 1)}
+        settings = {"hidden": whole("hidden", hidden, 1), "products": products}
         _of_rows(self, X, y, 256, settings, standardize, test_fraction, split_seed, feature_names, reference)
 
     @classmethod
@@ -448,18 +452,20 @@ class BayesianNeuralNetwork(_Builtin):
         test_fraction: float | None = None,
         split_seed: int | None = None,
         standardize: bool = True,
+        reference: Mapping[str, Any] | None = None,
+        products: str | None = None,
     ) -> "BayesianNeuralNetwork":
         """The network of a CSV file, read as ``motes fit bnn --data`` reads it.
 
         Parameters
         ----------
-        path, target, drop, test, test_fraction, split_seed, standardize
+        path, target, drop, test, test_fraction, split_seed, standardize, reference
             As for :meth:`LogisticRegression.from_csv`.
-        hidden : int
-            The number of hidden units.
+        hidden, products
+            As for the class itself.
         """
-        where = (path, target, drop, test, test_fraction, split_seed, standardize, None)
-        return cls._of_table(*where, hidden=hidden)
+        where = (path, target, drop, test, test_fraction, split_seed, standardize, reference)
+        return cls._of_table(*where, hidden=hidden, products=products)
 
     @classmethod
     def mnist(
@@ -471,6 +477,7 @@ class BayesianNeuralNetwork(_Builtin):
         data_seed: int = 0,
         test_fraction: float = 0.2,
         split_seed: int = 0,
+        products: str | None = None,
     ) -> "BayesianNeuralNetwork":
         """The MNIST images that are built in, as ``motes fit bnn`` takes them.
 
@@ -486,6 +493,8 @@ class BayesianNeuralNetwork(_Builtin):
             The seed of the draw.
         test_fraction, split_seed
             As for :class:`LogisticRegression`.
+        products : str, optional
+            As for the class itself.
 
         Examples
         --------
@@ -500,6 +509,7 @@ class BayesianNeuralNetwork(_Builtin):
             data_seed=data_seed,
             test_fraction=test_fraction,
             split_seed=split_seed,
+            products=products,
         )
 
 
