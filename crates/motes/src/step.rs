@@ -13,7 +13,7 @@ use crate::ranks::{Ranks, Team};
 use crate::rows::Blocks;
 use crate::rules::Rule;
 use crate::state::{Per, recall};
-use crate::{Error, Model, Real, State};
+use crate::{Error, Model, Real, State, Stop};
 
 /// Advances a state by one step. It owns workspace, never truth: a stepper made anew continues with the same bits.
 pub struct Stepper<'m, F: Real> {

@@ -1,5 +1,7 @@
 //! Ranks that share a run, here as threads of one process, come to the state and the files of one, whatever the algorithm.
 
+#![allow(clippy::disallowed_methods)]
+
 use std::path::Path;
 use std::sync::{Condvar, Mutex};
 
