@@ -7,7 +7,6 @@
 use motes::algorithms::{Algorithm, EM, PGD, PMGD, PQN, SOUL};
 use motes::{Flow, Pool, Settings, StepInfo, run, start};
 use motes_models::Hierarchical;
-use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
 const D: usize = 100;
