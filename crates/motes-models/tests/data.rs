@@ -155,6 +155,10 @@ fn refusals_name_the_place_and_the_remedy() {
         "data.csv, line 1: columns 1 and 3 are both named 'a'; rename one of them",
     );
     refused(
+        read("yes,1,0,0\nno,2,3,1\n"),
+        "data.csv, line 1: columns 3 and 4 are both named '0'; begin the file with a header line that names the columns, or rename one of them",
+    );
+    refused(
         read("a,,b\n1,2,3\n"),
         "data.csv, line 1, column 2: the column has no name; name every column in the header line",
     );
@@ -314,6 +318,26 @@ fn commas_between_thousands_are_no_decimal_commas() {
 }
 
 #[test]
+fn threads_share_the_columns_of_large_tables() {
+    let (rows, columns) = (12_001, 5);
+    let value = |row: usize, column: usize| (row * (column + 3) % 1009) as f64 / 8.0;
+    let mut text = String::from("a,b,c,d,e,y\n");
+    for row in 0..rows {
+        (0..columns).for_each(|column| text += &format!("{},", value(row, column)));
+        text += ["no\n", "yes\n"][row % 2];
+    }
+    let table = read_table(text.as_bytes(), "data.csv").unwrap();
+    let all = labelled(&table, None, &[], &[], 2).unwrap();
+    for (i, column) in all.frame.columns.iter().enumerate() {
+        let expected: Vec<f64> = (0..rows).map(|row| value(row, i)).collect();
+        assert_eq!(
+            (column.name.as_str(), &column.values),
+            (["a", "b", "c", "d", "e"][i], &Values::Numbers(expected))
+        );
+    }
+}
+
+#[test]
 fn files_are_read_as_programs_write_them() {
     let expected = labelled_rows("a,b,y\n1.5,x,0\n2.5,z,1\n3,x,1\n").unwrap();
     let same = |bytes: &[u8], notes: &[&str]| {
@@ -334,6 +358,8 @@ fn files_are_read_as_programs_write_them() {
     same(b"a,b,y\nu,1.5,x,0\nv,2.5,z,1\nw,3,x,1\n", &[index]);
     let counts = "data.csv: column 'Unnamed: 0' counts the rows and was left out";
     same(b"Unnamed: 0,a,b,y\n0,1.5,x,0\n1,2.5,z,1\n2,3,x,1\n", &[counts]);
+    let names = "data.csv: column 'rownames' names the rows and was left out";
+    same(b"rownames,a,b,y\nMiss Allen,1.5,x,0\nMr Brown,2.5,z,1\nMrs Brown,3,x,1\n", &[names]);
     same(b"a,b,y\r1.5,x,0\r2.5,z,1\r\r3,x,1\r", &[]);
     let missing = "data.csv: 2 rows with missing values were dropped (1 in 'a', 1 in 'b')";
     let holes = labelled_rows("a,b,y\n1.5,x,0\nNULL,x,0\n2.5,z,1\n3,x,1\n7,N/A,1\n").unwrap();

@@ -2,7 +2,7 @@
 
 use super::coding::{Coding, Features, Unknown};
 use super::csv::{drop_option, list, quoted, rows_were};
-use super::frame::{Column, Frame, Instead, Kind, Values, Words, header_is_a_row, is_index};
+use super::frame::{Column, Frame, Instead, Kind, Values, Words, header_is_a_row, index};
 use super::{DataError, Table};
 
 /// The most classes that a column may have: labels are bytes.
@@ -187,15 +187,8 @@ pub fn labelled(
         if c == target || dropped.contains(&c) {
             continue;
         }
-        if is_index(table, c) {
-            notes.push(match name.is_empty() {
-                true => {
-                    format!("{}: the first column has no name and was left out, as an index", table.name())
-                }
-                false => {
-                    format!("{}: column {} counts the rows and was left out", table.name(), quoted(name))
-                }
-            });
+        if let Some(why) = index(table, c) {
+            notes.push(format!("{}: {why}", table.name()));
             continue;
         }
         columns.push((c, if categories.contains(name) { Kind::Words } else { Kind::Any }));

@@ -174,11 +174,13 @@ fn check_names(names: &[String], file: &str, line: u64) -> Result<(), DataError>
     let mut seen = HashMap::new();
     for (i, name) in names.iter().enumerate() {
         if let Some(first) = seen.insert(name, i + 1) {
-            return Err(DataError(format!(
-                "{file}, line {line}: columns {first} and {} are both named {}; rename one of them",
-                i + 1,
-                quoted(name)
-            )));
+            let twice = format!("columns {first} and {} are both named {}", i + 1, quoted(name));
+            // Hardly anybody names a column by a number, and rows often have a value twice.
+            let remedy = match names.iter().any(|name| name.parse::<f64>().is_ok()) {
+                true => "begin the file with a header line that names the columns, or rename one of them",
+                false => "rename one of them",
+            };
+            return Err(DataError(format!("{file}, line {line}: {twice}; {remedy}")));
         }
     }
     // The first one may be an index that somebody's program has written.

@@ -1,6 +1,6 @@
 //! Columns of numbers or words: what every model of tables gets, from files and from memory alike.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::csv::{drop_option, quoted};
 use super::numbers::{Cell, comma, is_grouped, point};
@@ -16,9 +16,12 @@ const MOST_LEVELS: usize = 250;
 /// Numbers among words are levels, as in 1, 2, 3+, where there are so few of both, and so many rows of each.
 const MIXED_LEVELS: usize = 12;
 const ROWS_OF_A_MIXED_LEVEL: usize = 2;
+/// So many cells take longer to read than a thread to start.
+const CELLS_OF_A_THREAD: usize = 50_000;
 /// Names of columns that programs write to count rows.
-const INDEX_NAMES: [&str; 11] =
-    ["", "unnamed: 0", "x", "x1", "...1", "index", "rownames", "row.names", "row_names", "id", "obs"];
+const COUNTS: [&str; 7] = ["unnamed: 0", "x", "x1", "...1", "index", "id", "obs"];
+/// Names of columns that programs write to name rows, be it by numbers.
+const ROW_NAMES: [&str; 3] = ["rownames", "row.names", "row_names"];
 
 /// Some columns of the same length.
 #[derive(Clone, Debug, PartialEq)]
@@ -200,8 +203,26 @@ struct Found {
     odd: Option<usize>,
 }
 
-/// All columns as numbers, block of rows after block of rows, so that each block's text is looked at once.
+/// All columns as numbers; threads share the columns of a large table.
 fn numeric(table: &Table, columns: &[(usize, Kind)]) -> Vec<Found> {
+    let threads = match table.rows() * columns.len() < CELLS_OF_A_THREAD {
+        true => 1,
+        false => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let mut shares = columns.chunks(columns.len().div_ceil(threads).max(1));
+    let own = shares.next().unwrap_or_default();
+    std::thread::scope(|scope| {
+        let others: Vec<_> = shares.map(|share| scope.spawn(move || numeric_share(table, share))).collect();
+        let mut found = numeric_share(table, own);
+        for other in others {
+            found.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        found
+    })
+}
+
+/// Some columns as numbers, block of rows after block of rows, so that each block's text is looked at once.
+fn numeric_share(table: &Table, columns: &[(usize, Kind)]) -> Vec<Found> {
     const BLOCK: usize = 512;
     let room = |kind| if kind == Kind::Words { 0 } else { table.rows() };
     let mut found: Vec<Found> = columns
@@ -358,28 +379,36 @@ fn is_date(word: &str) -> bool {
     })
 }
 
-/// Whether a column only counts the rows, or names each of them, as programs write it.
-pub(super) fn is_index(table: &Table, column: usize) -> bool {
-    let name = table.names()[column].to_lowercase();
-    if !INDEX_NAMES.contains(&name.as_str()) {
-        return false;
-    }
+/// Why a column explains nothing, if it only counts the rows or names each of them, as programs write it.
+pub(super) fn index(table: &Table, column: usize) -> Option<String> {
+    let name = &table.names()[column];
     if name.is_empty() {
         // Nobody can name it, and names of rows explain nothing.
-        return true;
+        return Some("the first column has no name and was left out, as an index".into());
+    }
+    let left_out = |why| format!("column {} {why} the rows and was left out", quoted(name));
+    let lower = name.to_lowercase();
+    if ROW_NAMES.contains(&lower.as_str()) {
+        let mut seen = HashSet::new();
+        let each = (0..table.rows()).all(|row| seen.insert(table.raw(row, column)));
+        return each.then(|| left_out("names"));
+    }
+    if !COUNTS.contains(&lower.as_str()) {
+        return None;
     }
     let first = match table.cell(0, column) {
         Some("0") => 0,
         Some("1") => 1,
-        _ => return false,
+        _ => return None,
     };
     let mut number = String::new();
-    (0..table.rows()).all(|row| {
+    let each = (0..table.rows()).all(|row| {
         use std::fmt::Write as _;
         number.clear();
         let _ = write!(number, "{}", row + first);
         table.raw(row, column) == number
-    })
+    });
+    each.then(|| left_out("counts"))
 }
 
 /// Whether the first line looks like one more row: in each column of words it is one of them, in each of numbers a number.
