@@ -1,7 +1,7 @@
 //! Logistic regression: Fig. 3, Tab. 1 and Tab. 3.
 
 use motes::algorithms::{Algorithm, MEAN_FIELD, PGD, PMGD, PQN, SOUL};
-use motes::settings::{InitParticles, Settings, WarmStart};
+use motes::settings::{InitParticles, InitTheta, Settings, WarmStart};
 
 use super::{Plan, Shown, fewer};
 use crate::paper::axis::Axis;
@@ -296,10 +296,10 @@ pub fn fig3_jobs(_plan: Plan) -> Vec<Job> {
     let data = data("fixed", 0);
     let from = |start: f64| {
         let run = |(algorithm, _)| {
-            let theta = if algorithm == &PMGD { 0.0 } else { start };
+            // PMGD computes theta from the particles.
+            let init_theta = if algorithm == &PMGD { InitTheta::Model } else { start.into() };
             let init_particles = InitParticles::Value(start);
-            let settings =
-                Settings { init_theta: theta.into(), init_particles, ..settings(algorithm, 100, 0) };
+            let settings = Settings { init_theta, init_particles, ..settings(algorithm, 100, 0) };
             Task { data, settings, keep }
         };
         ALGORITHMS.map(run).to_vec()
