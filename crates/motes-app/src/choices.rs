@@ -20,27 +20,27 @@ motes_models::options! {
     /// The choices for a run.
     pub struct Choices {
         "Algorithm" {
-            /// {algorithms} [default: by model]
+            /// {algorithms} [default: the model's own]
             algorithm: &'static Algorithm => "NAME";
-            /// The number of particles N [default: by model]
+            /// The number of particles N [default: the model's own]
             particles: usize => "N";
             /// The Monte Carlo error of theta to reach, in units of its standard error ({takers}) [default: 0.05]
             tolerance: f64 => "T" signed;
-            /// The most evaluations of value and gradients to spend, for each particle ({takers}) [default: 15000]
+            /// The most evaluations of value and gradients to spend on each particle ({takers}) [default: 15000]
             max_evaluations: u64 => "E";
-            /// The number of steps K [default: by model]
+            /// The number of steps K [default: the model's own]
             steps: u64 => "K";
             /// Steps left out of the averages [default: K/2]
             burn_in: u64 => "B";
-            /// The step size h, or auto: half of 1 over the largest curvature, and at most the model's default [default: auto]
+            /// The step size h, or auto: half the inverse of the largest curvature, but at most the model's default [default: auto]
             step_size: StepSize => "H" signed;
-            /// Let the step size decay as H (1 + k/k0)^-p
+            /// Let the step size decay as H (1 + k/k0)^-p [default: it stays the same]
             step_decay: StepDecay => "p,k0";
             /// Use N particles from step k on; new ones are copies of old ones, chosen by the seed
             grow: Growth => "k:N,...";
-            /// The preconditioner of the theta-gradient: none, diagonal, adagrad, rmsprop or adam [default: by model]
+            /// The preconditioner of the theta-gradient: none, diagonal, adagrad, rmsprop or adam [default: the model's own]
             preconditioner: Preconditioner => "NAME";
-            /// Accept or reject each particle's move, separately in each group (MALA; {takers})
+            /// Accept or reject the move of each particle in each group (MALA; {takers})
             adjust: bool => "BOOL";
             /// Unadjusted steps before any accept-reject begins [default: half the burn-in]
             adjust_after: u64 => "A";
@@ -48,7 +48,7 @@ motes_models::options! {
             joint_update: JointUpdate => "NAME";
             /// Make K steps with a single particle first, and start from where it ends
             warm_start: WarmStart => "[ALG:]1xK";
-            /// Move B groups in each step or, with a single group, use B data terms, and rescale to all of them
+            /// Use mini-batches: move B groups in each step or, where there is one group, use B data terms
             batch: usize => "B";
             /// Moves of each particle in a step ({takers}) [default: 10]
             transitions: u32 => "n";
@@ -58,15 +58,15 @@ motes_models::options! {
             encoder_rate: f64 => "R" signed;
             /// The step size of theta, where it follows its gradient [default: h]
             theta_rate: f64 => "R" signed;
-            /// Move the Gaussian of {takers} by Adam [default: by model]
+            /// Move the Gaussian of {takers} by Adam [default: the model's own]
             variational_adam: bool => "BOOL";
             /// The initial value of all components of theta, or a file with one number per line [default: the model's own]
             init_theta: StartTheta => "X|FILE" signed;
-            /// The initial value of all particles, or draws from the prior, or standard normals [default: by model]
+            /// The initial value of all particles, or draws from the prior, or standard normals [default: the model's own]
             init_particles: InitParticles => "X|prior|normal" signed;
             /// The seed of all randomness [default: 0]
             seed: u64 => "S";
-            /// The precision of particles, f32 or f64 [default: by model]
+            /// The precision of particles, f32 or f64 [default: the model's own]
             precision: Precision => "P";
             /// Fit R times with different seeds, by auto from scattered starts, and pool the fits that agree [default: 1]
             replicates: u64 => "R";

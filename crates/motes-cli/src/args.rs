@@ -21,18 +21,19 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  motes fit logistic                              empirical-Bayes logistic regression on the built-in data
+  motes fit logistic                              a logistic regression on the built-in data
   motes fit logistic --data my.csv --target outcome --drop id
   motes predict runs/logistic-auto-1 --data new.csv --output probabilities.csv
   motes fit hierarchical                          the toy model of the paper, on generated data
   motes fit hierarchical --algorithm pmgd --step-size 0.1 --particles 50 --steps 2000
-  motes fit --config runs/hierarchical-auto-1/config.toml --seed 7    the same again with another seed
-  motes resume runs/hierarchical-auto-1 --tolerance 0.01              make it more accurate
-  motes resume runs/hierarchical-pmgd-1 --steps 5000                  continue to 5,000 steps
-  motes compare logistic --algorithms pgd,pqn,soul --steps 500        one page for all of them
+  motes fit --config runs/hierarchical-auto-1/config.toml --seed 7   with another seed
+  motes resume runs/hierarchical-auto-1 --tolerance 0.01       make it more accurate
+  motes resume runs/hierarchical-pmgd-1 --steps 5000           continue to 5,000 steps
+  motes compare logistic --algorithms pgd,pqn,soul --steps 500   one page for all of them
   motes paper                                     the paper's figures and tables, in some minutes
 
-Exit codes: 0 done; 1 ended early by choice and resumable; 2 error; 3 done, --strict given and the verdict not ok.";
+Exit codes: 0 done; 1 ended early by choice, can be resumed; 2 error; 3 done, but with --strict and a verdict
+            other than ok.";
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -84,7 +85,7 @@ Examples:
   motes fit hierarchical --data measurements.csv --target y --algorithm pmgd
   motes fit hierarchical --algorithm marginal-mh --particles 4 --step-size 0.5 --steps 10000 --dim 1
   motes fit hierarchical --algorithm pgd --grow 500:100,800:1000 --step-decay 0.6,100 --steps 2000
-  motes fit generator --images 1000 --particles 2 --epochs 100     a small one on the built-in MNIST images
+  motes fit generator --images 1000 --particles 2 --epochs 100     on the built-in MNIST images
   motes fit generator --data img_align_celeba --channels 3 --images 40000 --lambda 2.5e-4
   motes fit --config runs/hierarchical-auto-1/config.toml --out again
   motes fit logistic --help                       the flags of a model, and of every run";
@@ -175,11 +176,13 @@ pub enum UnknownWords {
 }
 
 const PREDICT_NOTE: &str = "\
-Classes are written as they appear in the data. A class such as =1+1 is a formula to a spreadsheet: import such a file as text.";
+Classes are written as they appear in the data. A spreadsheet takes a class such as =1+1 for a formula: import such a file as text.";
 
 const FRECHET_EXAMPLES: &str = "\
-It is the squared Frechet distance |mu_A - mu_B|^2 + tr(S_A + S_B - 2 (S_A S_B)^(1/2)), covariances with divisor n - 1.
-With the built-in features it is called frechet_lenet; it is not FID, which needs those of Inception: see examples/fid.py.
+It is the squared Frechet distance |mu_A - mu_B|^2 + tr(S_A + S_B - 2 (S_A S_B)^(1/2)), with the
+divisor n - 1 in the covariances.
+With the built-in features it is called frechet_lenet. It is not FID, which needs the features of
+Inception: see examples/fid.py.
 
 Examples:
   motes synthesize runs/generator-pgd-1 --count 2000
@@ -218,9 +221,10 @@ pub struct CompareRunsArgs {
 }
 
 const COMPARE_EXAMPLES: &str = "\
-Options that an algorithm does not take (particles for em, a preconditioner for pqn) are ignored for it.
-Run directories in place of a model are compared by log-likelihood, AIC and BIC, and by a likelihood-ratio test where
-model and data are the same and the numbers of parameters are not.
+An algorithm ignores options that it does not take (em ignores --particles).
+
+Given run directories in place of a model, it compares them by log-likelihood, AIC and BIC, and by a
+likelihood-ratio test where model and data are the same and the numbers of parameters differ.
 
 Examples:
   motes compare logistic --algorithms pgd,pqn,pmgd,soul --particles 20 --steps 500 --metrics-every 10
@@ -254,12 +258,12 @@ impl Rest for CompareRest {
 }
 
 const PAPER_EXAMPLES: &str = "\
-Items: fig1, fig2, radii, fig3, table1, table3, fig4, table2 (the default), and table4, which trains five
-generators and must be named: it takes some 25 minutes on two cores, or days with --full.
+Items: fig1, fig2, radii, fig3, table1, table3, fig4 and table2 (the default), and table4, which must
+be named: it trains five generators, some 25 minutes on two cores, or days with --full.
 Finished replicates are kept in DIR: the same command continues where it was stopped.
 
 Examples:
-  motes paper                                     all but table4, with few replicates: some minutes
+  motes paper                                     all but table4, with few replicates: minutes
   motes paper table1 table3 --full                two tables with the paper's 100 replicates
   motes paper fig4 table2 --full --jobs 4 --out network
   motes paper table4 --quick                      small generators: half an hour";

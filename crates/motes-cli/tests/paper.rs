@@ -46,7 +46,7 @@ fn ink(png: &[u8]) -> (u32, u32, usize) {
 #[test]
 fn a_small_run_leaves_tables_figures_and_pages() {
     let place = Place::new();
-    let done = place.motes("paper radii fig1 table1 --replicates 2 --out p");
+    let done = place.motes("paper radii fig1 fig3 table1 --replicates 2 --out p");
     done.ok();
     assert!(done.err.contains("table1: done, 4 replicates"), "{}", done.err);
     assert!(
@@ -77,7 +77,7 @@ fn a_small_run_leaves_tables_figures_and_pages() {
     assert!(radii.contains("PGD,100,0.01961,0.01961,0.98059,0.98059"), "{radii}");
     assert!(radii.contains("PQN,10,0.66667,0.66667,0.74536,0.74536"), "{radii}");
 
-    for figure in ["fig1", "radii"] {
+    for figure in ["fig1", "radii", "fig3"] {
         let svg = place.text(&format!("p/{figure}.svg"));
         for panel in ["(a) ", "(b) ", "(c) "] {
             assert!(svg.contains(panel), "{figure} lacks {panel}");
@@ -89,12 +89,12 @@ fn a_small_run_leaves_tables_figures_and_pages() {
         assert!((0.01..0.3).contains(&share), "{figure}: {share} of the pixels are dark");
     }
     let page = place.text("p/report.html");
-    assert!(page.len() < 1_000_000 && page.matches("<svg").count() == 2 && page.contains("3.46 ± 0.32"));
+    assert!(page.len() < 1_000_000 && page.matches("<svg").count() == 3 && page.contains("3.46 ± 0.32"));
     for outside in ["http://", "https://"] {
         let links = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
         assert!(!links.contains(outside), "the page contains {outside}");
     }
-    assert!(place.text("p/results.md").contains("motes paper radii fig1 table1 --replicates 2 --out p"));
+    assert!(place.text("p/results.md").contains("motes paper radii fig1 fig3 table1 --replicates 2 --out p"));
 }
 
 #[test]

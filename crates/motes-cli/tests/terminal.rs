@@ -25,7 +25,7 @@ fn help_shows_examples() {
             &[
                 "--particles",
                 "--step-size",
-                "[default: by model]",
+                "[default: the model's own]",
                 "--tolerance",
                 "--prior-variance",
                 "--config",
@@ -58,7 +58,7 @@ fn help_shows_examples() {
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
     let names = motes::Algorithm::names();
     let (last, others) = names.split_last().unwrap();
-    assert!(words.contains(&format!("{} or {last} [default: by model]", others.join(", "))), "{help}");
+    assert!(words.contains(&format!("{} or {last} [default: the model's own]", others.join(", "))), "{help}");
     assert!(words.contains("(MALA; pgd, ipla, pqn, pmgd)") && !words.contains('{'), "{help}");
     let logistic = place.motes("fit logistic --help").out;
     for foreign in ["--dim", "--hidden", "--labels", "--epochs"] {

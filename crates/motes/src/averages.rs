@@ -126,7 +126,7 @@ impl Averages {
             if d <= NARROW {
                 let cells = t * at_once..counts.len().min((t + 1) * at_once);
                 let x = &x[x.len().min(cells.start * of_cell)..x.len().min(cells.end * of_cell)];
-                add_cells(x, of_cell, d, &counts[cells], shift, sums, squares);
+                add_cells((x, of_cell), d, &counts[cells], shift, sums, squares);
                 return Ok::<_, std::convert::Infallible>(());
             }
             // A tile may begin and end inside a cell, or hold many.
@@ -172,7 +172,7 @@ impl Averages {
         if d > NARROW {
             add_wide(x, d, 0, self.counts[g], shift, sums, squares);
         } else {
-            add_cells(x, x.len(), d, &self.counts[g..=g], shift, sums, squares);
+            add_cells((x, x.len()), d, &self.counts[g..=g], shift, sums, squares);
         }
         self.counts[g] += cloud.n() as f64;
     }
@@ -287,18 +287,16 @@ fn columns_kernel<F: Real, const FMA: bool>(
 }
 
 dispatch! {
-    /// Adds all rows of some cells with at most `NARROW` columns, `of_cell` numbers to each, all in one call: there may be a
+    /// Adds all rows of some cells with at most `NARROW` columns, so many numbers to each, all in one call: there may be a
     /// cell for every few numbers.
-    fn add_cells<F: Real>(x: &[F], of_cell: usize, d: usize, counts: &[f64], shift: &mut [f64], sums: &mut [f64], squares: &mut [f64])
+    fn add_cells<F: Real>(cells: (&[F], usize), d: usize, counts: &[f64], shift: &mut [f64], sums: &mut [f64], squares: &mut [f64])
         = simd cells_kernel
 }
 
 #[inline(always)]
-#[allow(clippy::too_many_arguments)] // one of them is the proof of the level
 fn cells_kernel<F: Real, S: Isa>(
     simd: S,
-    x: &[F],
-    of_cell: usize,
+    (x, of_cell): (&[F], usize),
     d: usize,
     counts: &[f64],
     shift: &mut [f64],

@@ -294,12 +294,10 @@ macro_rules! dispatch {
                 #[target_feature(
                     enable = "adx,aes,avx512bitalg,avx512bw,avx512cd,avx512dq,avx512f,avx512ifma,avx512vbmi,avx512vbmi2,avx512vl,avx512vnni,avx512vpopcntdq,bmi1,bmi2,cmpxchg16b,fma,fxsr,gfni,lzcnt,movbe,pclmulqdq,popcnt,rdrand,rdseed,sha,vaes,vpclmulqdq,xsave,xsavec,xsaveopt,xsaves"
                 )]
-                #[allow(clippy::too_many_arguments)]
                 fn widest $(<$f: $bound>)? (simd: $crate::simd::Avx512, $($arg: $ty),*) $(-> $ret)? {
                     kernel::<$($f,)? $crate::simd::Avx512>(simd, $($arg),*)
                 }
                 #[target_feature(enable = "avx2,bmi1,bmi2,cmpxchg16b,f16c,fma,fxsr,lzcnt,movbe,popcnt,xsave")]
-                #[allow(clippy::too_many_arguments)]
                 fn wide $(<$f: $bound>)? (simd: $crate::simd::Avx2, $($arg: $ty),*) $(-> $ret)? {
                     kernel::<$($f,)? $crate::simd::Avx2>(simd, $($arg),*)
                 }
@@ -323,12 +321,10 @@ macro_rules! dispatch {
                 #[target_feature(
                     enable = "adx,aes,avx512bitalg,avx512bw,avx512cd,avx512dq,avx512f,avx512ifma,avx512vbmi,avx512vbmi2,avx512vl,avx512vnni,avx512vpopcntdq,bmi1,bmi2,cmpxchg16b,fma,fxsr,gfni,lzcnt,movbe,pclmulqdq,popcnt,rdrand,rdseed,sha,vaes,vpclmulqdq,xsave,xsavec,xsaveopt,xsaves"
                 )]
-                #[allow(clippy::too_many_arguments)]
                 fn widest $(<$f: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
                     kernel::<$($f,)? true>($($arg),*)
                 }
                 #[target_feature(enable = "avx2,bmi1,bmi2,cmpxchg16b,f16c,fma,fxsr,lzcnt,movbe,popcnt,xsave")]
-                #[allow(clippy::too_many_arguments)]
                 fn wide $(<$f: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
                     kernel::<$($f,)? true>($($arg),*)
                 }

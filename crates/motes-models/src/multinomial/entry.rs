@@ -147,7 +147,7 @@ impl Regression {
         let absent = train.classes.iter().zip(&remember.class_rows).filter(|(_, rows)| **rows == 0);
         for (class, _) in absent {
             notes.push(format!(
-                "no row to train on is of class {}, which only its prior knows",
+                "no training row has class {}, so only the prior says anything about it",
                 quoted(class)
             ));
         }

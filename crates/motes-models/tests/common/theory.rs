@@ -72,7 +72,7 @@ pub fn deviations(n: usize, h: f64, d: usize) -> f64 {
     (1.0 - 1.0 / (n * d) as f64) / (2.0 * (1.0 - h))
 }
 
-/// e' = e + h a (nu - e), nu' = nu + h (e - 2 nu) + noise: the matrix of eqs. gradmf1hier (a = D) and newtonmfhier (a = 1).
+/// e' = e + h a (nu - e), nu' = nu + h (e - 2 nu) + noise: the matrix of eqs. 84 and 85 (a = D) and 85 and 86 (a = 1).
 pub fn pgd_matrix(a: f64, h: f64) -> Matrix {
     [[1.0 - h * a, h * a, 0.0], [h, 1.0 - 2.0 * h, 0.0], [0.0; 3]]
 }

@@ -305,12 +305,12 @@ impl<F: Real> Fitter<'_, F> {
             )),
             (Some(found), "boundary") => Some(match memory.progress.runs_away[..] {
                 [j] => format!(
-                    "{} goes to {} at no change of the likelihood, so the maximum is on the boundary there; the other estimates are those on the boundary: leave out what that parameter scales",
+                    "the likelihood does not change as {} goes to {}, so the maximum is on the boundary there; the other estimates are those on the boundary: leave out what that parameter scales",
                     names[j as usize],
                     infinity(state.theta[j as usize] < 0.0)
                 ),
                 [j, i, ..] => format!(
-                    "{} goes to {} and {} to {} at no change of the likelihood, so the maximum is on the boundary there; the other estimates are those on the boundary: leave out what those parameters scale",
+                    "the likelihood does not change as {} goes to {} and {} to {}, so the maximum is on the boundary there; the other estimates are those on the boundary: leave out what those parameters scale",
                     names[j as usize],
                     infinity(state.theta[j as usize] < 0.0),
                     names[i as usize],
@@ -324,7 +324,7 @@ impl<F: Real> Fitter<'_, F> {
             (Some(found), "weakly-identified") if found.undetermined.is_empty() => {
                 memory.progress.plateau.map(|(j, down)| {
                     format!(
-                        "the likelihood hardly falls as {} goes to {}, so the data do not tell it from the boundary there and its standard error means little; leave out what that parameter scales, or use more data",
+                        "the likelihood hardly falls as {} goes to {}, so the data cannot tell it from the boundary there and its standard error means little; leave out what that parameter scales, or use more data",
                         names[j as usize],
                         infinity(down)
                     )

@@ -55,7 +55,7 @@ impl<F: Real> Fitter<'_, F> {
         if let Some((j, up)) = bounded {
             memory.progress.verdict = Some("boundary".into());
             memory.progress.advice = Some(format!(
-                "the likelihood hardly changes as {} goes {} by a standard error or more, so that there is no maximum within reach; the other estimates hold for it: leave out what that parameter scales",
+                "the likelihood hardly changes as {} goes {} by a standard error or more, so there is no maximum within reach; the other estimates are those for the present value: leave out what that parameter scales",
                 foreign(&self.sweeper.model.theta_names()[j]),
                 if up { "up" } else { "down" }
             ));

@@ -209,7 +209,7 @@ impl<F: Real> Fitter<'_, F> {
                 memory,
                 j,
                 format!(
-                    "{way} and the likelihood still rises with it, as where it has no bound (a scale that closes in on a datum) or none but infinity; bound that parameter, or leave out what it stands for"
+                    "{way} and the likelihood still rises: it may have no upper bound, as when a scale closes in on one datum, or come to its highest value only at infinity; bound that parameter, or leave out what it stands for"
                 ),
             );
             self.start_sampling(state, memory);
@@ -256,7 +256,7 @@ impl<F: Real> Fitter<'_, F> {
             memory,
             j,
             format!(
-                "{way}, where nothing can be computed any more, as the likelihood rises without bound; the estimates are those of before: bound that parameter, or leave out what it stands for"
+                "{way}, where nothing can be computed any more, because the likelihood rises without bound; the estimates are from before that: bound that parameter, or leave out what it stands for"
             ),
         );
         self.start_sampling(state, memory);
