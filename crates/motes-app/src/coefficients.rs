@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use motes::files::{Durable, csv_field, write_atomically};
+use motes::printable::Number;
 use motes::summary::{Coefficient, Effect, particles, posterior_moments, quantile};
 use motes::{Model, Real, State, Summary};
 use motes_models::registry::Linear;
@@ -91,7 +92,7 @@ fn to_csv(all: &[Coefficient]) -> String {
     );
     let cell = |out: &mut String, value: Option<f64>| {
         let _ = match value.filter(|v| v.is_finite()) {
-            Some(v) => write!(out, ",{v}"),
+            Some(v) => write!(out, ",{}", Number(v)),
             None => write!(out, ","),
         };
     };

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use motes::memory;
-use motes::printable::Number;
 use motes::ranks::{Ranks, gather_words};
 use motes::sentence::{foreign, foreign_path};
 use motes::settings::{Settings, UNBOUNDED};
@@ -18,6 +17,7 @@ use serde_json::Value;
 use crate::Error;
 use crate::choices::{Choices, StepSize};
 use crate::config::Config;
+use crate::show::three_digits;
 
 /// More threads than any machine has cores only take long to start.
 const MAX_THREADS: usize = 1024;
@@ -200,7 +200,7 @@ impl Job {
         let mut lines = Vec::new();
         let settings = &self.settings;
         if self.auto {
-            lines.push(format!("step size {} (auto)", Number(settings.step_size)));
+            lines.push(format!("step size {} (auto)", three_digits(settings.step_size)));
         }
         let open = self.length.budget().is_some_and(|b| b.adjust_after);
         if settings.takes("adjust-after") && settings.adjust_after > 0 && !open {

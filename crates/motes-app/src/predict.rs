@@ -176,9 +176,9 @@ fn csv(
     for (i, (row, [low, high])) in rows.iter().zip(intervals).enumerate() {
         let _ = write!(out, "{},{}", row + 1, csv_field(&classes[likeliest(of_row(i))]));
         for p in of_row(i) {
-            let _ = write!(out, ",{p}");
+            let _ = write!(out, ",{}", Number(*p));
         }
-        let _ = writeln!(out, ",{low},{high}");
+        let _ = writeln!(out, ",{},{}", Number(low), Number(high));
     }
     Ok(out)
 }

@@ -111,20 +111,21 @@ pub fn reference() -> String {
     reference::page(command())
 }
 
-/// Prints text on stdout: as it is for other programs, and such that nothing in it acts on the screen for people. That
-/// nobody listens is an error for the caller to judge.
+/// Prints text on stdout: as it is for other programs, and such that nothing in it acts on the screen for people.
 fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout();
-    match out.is_terminal() {
+    let written = match out.is_terminal() {
         true => {
             let text = motes::printable::printable_lines(text);
             out.write_all(screen::wrapped(&text, &out).as_bytes())
         }
         false => out.write_all(text.as_bytes()),
-    }
+    };
+    // Whoever has closed the pipe, as head does, has seen enough.
+    written.or_else(|e| if e.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(e) })
 }
 
-/// Prints what has been done. The files are written: whoever has closed the pipe has seen enough.
+/// Prints what has been done. The files are written, so nothing is lost if that fails.
 fn tell(text: &str) {
     let _ = print(text);
 }

@@ -142,5 +142,9 @@ fn output_that_cannot_be_printed_is_no_crash() {
         shell.args(["-c", &format!("$M {call} >/dev/full")]).env("M", env!("CARGO_BIN_EXE_motes"));
         let code = Done::of(&mut shell).code;
         assert!(matches!(code, Some(0 | 2)), "{call}: {code:?}");
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("$M {call} | true; exit ${{PIPESTATUS[0]}}")]);
+        let done = Done::of(shell.env("M", env!("CARGO_BIN_EXE_motes")));
+        assert!(done.code == Some(0) && done.err.is_empty(), "{call}: {}", done.err);
     }
 }
