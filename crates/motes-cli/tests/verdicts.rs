@@ -226,6 +226,26 @@ fn short_chains_are_told_to_be_longer() {
     assert_eq!(verdict(&place.path("long")), "ok");
 }
 
+/// The noise of mini-batches hides that theta still drifts, and no adjusted pass follows them: groups that hardly moved are told.
+#[test]
+fn mini_batches_whose_groups_hardly_moved_are_not_ok() {
+    let place = Place::in_memory();
+    let fit = "fit hierarchical --dim 30 --quiet --no-report";
+    place.motes(&format!("{fit} --algorithm em --out exact")).ok();
+    let theta = |run: &str| number(&summary(&place.path(run))["theta"]["mean"][0]);
+    let batch = "--algorithm pgd --particles 10 --step-size 0.02 --batch 7";
+    for seed in 0..3 {
+        let out = format!("short{seed}");
+        place.motes(&format!("{fit} {batch} --steps 300 --seed {seed} --out {out}")).ok();
+        assert!((theta(&out) - theta("exact")).abs() > 0.05, "it would be near enough: {}", theta(&out));
+        assert_eq!(verdict(&place.path(&out)), "too-short");
+    }
+    place.motes(&format!("{fit} {batch} --steps 20000 --out long")).ok();
+    assert_eq!(verdict(&place.path("long")), "ok");
+    // A fifth of the standard error sqrt(2 / 30).
+    assert!((theta("long") - theta("exact")).abs() < 0.2 * (2.0f64 / 30.0).sqrt());
+}
+
 /// Data far from 0: the posterior is right, or the verdict is that it cannot be resolved.
 #[test]
 fn data_far_from_zero_are_right_or_to_be_rescaled() {

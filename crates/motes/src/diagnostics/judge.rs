@@ -144,11 +144,9 @@ impl<F: Real> Judge<'_, F> {
         self.settings.composition().movement == Move::WholeCloud
     }
 
-    /// Steps so small that even the steepest direction of a cloud takes longer than the run to move.
-    fn standing_still(&self, d: &Diagnostics) -> Option<Finding> {
-        d.shadow_acceptance.filter(|rate| *rate > TINY)?;
+    /// How long every group moved after burn-in: the sum of its step sizes.
+    fn time(&self) -> f64 {
         let (from, to) = (self.settings.burn_in.min(self.state.k) as f64, self.state.k as f64);
-        let usual = self.settings.auto_step_size(self.model);
         let time = match self.settings.step_decay {
             None => self.settings.step_size * (to - from),
             // The integral of (1 + k/k0)^-p.
@@ -159,10 +157,23 @@ impl<F: Real> Judge<'_, F> {
                 self.settings.step_size * scale * sum
             }
         };
-        // A group of many moves only when its batch does.
+        self.share_of_groups().unwrap_or(1.0) * time
+    }
+
+    /// The share of the groups that a step moves, where it does not move all.
+    fn share_of_groups(&self) -> Option<f64> {
         let groups = self.model.groups();
-        let share = self.settings.batch.filter(|_| groups > 1).map_or(1.0, |b| b as f64 / groups as f64);
-        let time = share * time;
+        self.settings
+            .batch
+            .filter(|batch| groups > 1 && *batch < groups)
+            .map(|batch| batch as f64 / groups as f64)
+    }
+
+    /// Steps so small that even the steepest direction of a cloud takes longer than the run to move.
+    fn standing_still(&self, d: &Diagnostics) -> Option<Finding> {
+        d.shadow_acceptance.filter(|rate| *rate > TINY)?;
+        let usual = self.settings.auto_step_size(self.model);
+        let time = self.time();
         if time >= LEAST_TIME * usual {
             return None;
         }
@@ -211,7 +222,20 @@ impl<F: Real> Judge<'_, F> {
                 ),
             );
         }
-        None
+        // The noise of mini-batches hides a steady drift, and no adjusted pass follows them.
+        let (share, usual) = (self.share_of_groups()?, 0.5 / self.model.curvature().filter(|c| *c > 0.0)?);
+        let worth = self.time() / usual;
+        if self.assessment.is_some() || worth >= LEAST_TIME {
+            return None;
+        }
+        finding(
+            "too-short",
+            format!(
+                "after burn-in each group moved in {:.0} % of the steps, which are worth {} usual ones: too few to forget where it started; run again with `steps={more}` or more",
+                100.0 * share,
+                rounded(worth)
+            ),
+        )
     }
 
     /// Steps that leave the cloud too wide, as far as can be told without a pass that is adjusted.
