@@ -84,7 +84,7 @@ pub fn main() -> ExitCode {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "motes", &mut script);
-            let written = std::io::stdout().write_all(&script);
+            let written = unless_closed(std::io::stdout().write_all(&script));
             written.map(|()| Exit::Done).map_err(|e| format!("cannot print: {e}; try again"))
         }
     };
@@ -121,7 +121,11 @@ fn print(text: &str) -> std::io::Result<()> {
         }
         false => out.write_all(text.as_bytes()),
     };
-    // Whoever has closed the pipe, as head does, has seen enough.
+    unless_closed(written)
+}
+
+/// Whoever has closed the pipe, as head does, has seen enough.
+fn unless_closed(written: std::io::Result<()>) -> std::io::Result<()> {
     written.or_else(|e| if e.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(e) })
 }
 
