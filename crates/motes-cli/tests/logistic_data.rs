@@ -412,7 +412,7 @@ fn too_large(place: &Place, name: &str, flags: &str, factor: f64) -> Vec<String>
         place.quietly(&format!("{fit} --step-size {proposed} --out {out}-again"));
         let json = finite(&place.path(&format!("{out}-again")));
         println!("{out}: {proposed} is {}", verdict(&json));
-        assert!(step_is_sound(&json), "{out}: {sentence}");
+        assert!(step_is_sound(&json), "{out}: {sentence}; then {}", json["diagnostics"]["advice"]);
     }
     missed
 }

@@ -122,7 +122,9 @@ impl Diagnostics {
             let halves = std::iter::successors(Some(h / 2.0), |h| Some(h / 2.0)).take(30);
             let accepted = |h: &f64| shadow(*h).is_some_and(|s| s.forth >= goal);
             // A cloud that is too wide accepts almost any move inwards, so the model's own bound counts too.
-            let safe = settings.auto_step_size(model);
+            let certified =
+                model.curvature().filter(|c| *c > 0.0).map_or(f64::INFINITY, |c| CERTIFIED_STEP / c);
+            let safe = settings.auto_step_size(model).min(certified);
             halves.into_iter().find(accepted).map(|h| two_digits(h.min(safe)))
         };
         let hopeless = shadow_of(model.d_x(), HOPELESS_STEP);
