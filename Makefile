@@ -1,6 +1,6 @@
 # Everything a newcomer or CI calls. `make test` is the whole check.
 
-.PHONY: test fmt lint docs unit python test-slow test-arm test-python-full bench folds results test-browser test-peers test-parquet fuzz deny book package binary wheel notes draft-release
+.PHONY: test fmt lint docs unit python test-slow test-arm test-mpi test-python-full bench folds results test-browser test-peers test-parquet fuzz deny book package binary wheel notes draft-release
 
 test: fmt lint docs unit python
 
@@ -67,6 +67,10 @@ test-peers:
 # Tables from Parquet files, which the usual build leaves out.
 test-parquet:
 	cargo test --quiet -p motes-models --features parquet --test all parquet
+
+# Runs that several processes share, by OpenMPI, which it installs if it can; else it says so.
+test-mpi:
+	bash crates/motes-cli/tests/mpi/run.sh
 
 # Damaged files for every reader, FUZZ seconds for each of them in FUZZ_TARGETS (all, unless some are named). Each goes on where it
 # ended the last time; what it finds is in target/fuzz.

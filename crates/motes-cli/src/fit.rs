@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use motes::Settings;
+use motes::ranks::agree;
 use motes::sentence::{Face, foreign_path};
-use motes::{Ended, Flow, Observer, Pool, Real, State, StepInfo};
+use motes::{Ended, Flow, Observer, Pool, Real, State, StepInfo, Team};
 use motes_app::carry::{self, Outcome, Start, Watch};
 use motes_app::config::Config;
 use motes_app::job::{self, Job, Precise, fewer_steps};
@@ -16,14 +17,20 @@ use motes_models::registry::{Given, Precision, Problem};
 use crate::args::{Ends, FitRest, How, ResumeArgs};
 use crate::flags::{OfModel, read_config};
 use crate::progress::{Interrupt, Progress};
+use crate::ranks;
 
 /// Fits a model.
 pub fn fit(args: OfModel<FitRest>) -> Result<Exit, String> {
     let OfModel { mut config, rest } = args;
-    if let Some(file) = &rest.config_file {
-        config = config.over(read_config(file)?)?;
-    }
-    config.make_absolute()?;
+    let read = || {
+        if let Some(file) = &rest.config_file {
+            config = config.over(read_config(file)?)?;
+        }
+        config.make_absolute()?;
+        refuse_replicates(&config)?;
+        Ok(config)
+    };
+    let config = ranks::prepared(read())?;
     match replicates::count(&config) {
         Some(_) => crate::replicates::fit(config, rest.how, rest.ends, rest.out),
         None => start(config, rest.how, rest.ends, Where::New(rest.out)),
@@ -32,6 +39,16 @@ pub fn fit(args: OfModel<FitRest>) -> Result<Exit, String> {
 
 /// Continues a run.
 pub fn resume(args: ResumeArgs) -> Result<Exit, String> {
+    let (config, other) = ranks::prepared(to_resume(&args))?;
+    if replicates::count(&config).is_some() {
+        return crate::replicates::resume(config, args.how, args.ends, args.dir, other);
+    }
+    let place = if other { Where::AtTheta(args.dir) } else { Where::There(args.dir) };
+    start(config, args.how, args.ends, place)
+}
+
+/// The config of a run that is to go on, and whether it goes on from the end of theta's stage.
+fn to_resume(args: &ResumeArgs) -> Result<(Config, bool), String> {
     let mut config = Config::of_run(&args.dir)?;
     // Refused for what it is before it is refused for fewer steps than it never had.
     job::before_data(&config, None, None).map_err(|e| e.within(foreign_path(&args.dir)))?;
@@ -68,11 +85,16 @@ pub fn resume(args: ResumeArgs) -> Result<Exit, String> {
         }
         config.run.max_evaluations = Some(evaluations);
     }
-    if replicates::count(&config).is_some() {
-        return crate::replicates::resume(config, args.how, args.ends, args.dir, other);
+    refuse_replicates(&config)?;
+    Ok((config, other))
+}
+
+/// Replicates know nothing of each other, and need no ranks.
+fn refuse_replicates(config: &Config) -> Result<(), String> {
+    if ranks::ranks().size() == 1 || replicates::count(config).is_none() {
+        return Ok(());
     }
-    let place = if other { Where::AtTheta(args.dir) } else { Where::There(args.dir) };
-    start(config, args.how, args.ends, place)
+    Err("several processes share one run, not --replicates; start these without a launcher, or each process with a seed of its own".into())
 }
 
 /// A time as people write it.
@@ -104,12 +126,19 @@ impl From<Ended> for Exit {
 }
 
 fn start(config: Config, how: How, ends: Ends, place: Where) -> Result<Exit, String> {
-    let time = ends.budget.map(seconds).transpose()?;
-    job::before_data(&config, how.threads, None)?;
-    let problem = load(&config)?;
-    let job = Job::new(config, problem, None)?;
+    let prepare = || {
+        let time = ends.budget.map(seconds).transpose()?;
+        job::before_data(&config, how.threads, None)?;
+        let problem = load(&config)?;
+        let job = Job::new(config, problem, None)?;
+        Ok((job, time))
+    };
+    ranks::warn_of_copies();
+    let (job, time) = ranks::prepared(prepare())?;
+    job.refuse_other_ranks(ranks::ranks())?;
     let interrupt = Interrupt::listen();
-    let (ended, verdict) = Run { job, how, label: None, time }.carry_out(place, &interrupt)?;
+    let made = Run { job, how, label: None, time }.carry_out(place, &interrupt);
+    let (ended, verdict) = ranks::prepared(made.map_err(String::from))?;
     Ok(match ended {
         Ended::Complete if ends.strict && verdict != "ok" => Exit::NotOk,
         ended => ended.into(),
@@ -152,19 +181,22 @@ impl Run {
 
     fn carry_out_in<F: Precise>(self, place: Where, interrupt: &Interrupt) -> Result<(Ended, String), Error> {
         let Run { job, how, label, time } = self;
-        let model = job.model::<F>()?;
+        let ready = || Ok::<_, Error>((job.model::<F>()?, Pool::new(how.threads)?));
+        let (model, pool) = agree(ranks::ranks(), ready())?;
         let start = match place {
             Where::New(Some(dir)) => Start::New(dir),
             Where::New(None) => Start::Next,
             Where::There(dir) => Start::Directory(dir),
             Where::AtTheta(dir) => Start::Theta(dir),
         };
-        let silent = how.quiet || label.is_some();
-        let mut terminal = Terminal::new(&job, label, how.quiet, interrupt);
-        terminal.end = time.map(|time| Instant::now() + time);
-        let pool = Pool::new(how.threads)?;
+        let quiet = how.quiet || !ranks::speaks();
+        let silent = quiet || label.is_some();
+        let mut terminal = Terminal::new(&job, label, quiet, interrupt);
+        // One clock alone decides.
+        terminal.end = time.filter(|_| ranks::speaks()).map(|time| Instant::now() + time);
         let outcome = pool.install(|| {
-            carry::carry_out(job, &*model, start, !how.no_report, &mut terminal, interrupt.stop())
+            let team = Team { ranks: ranks::ranks(), stop: interrupt.stop() };
+            carry::carry_out(job, &*model, start, !how.no_report, &mut terminal, team)
         })?;
         let Outcome { job, state, summary, ended, dir, .. } = outcome;
         let dir = dir.unwrap_or_default();
@@ -244,6 +276,10 @@ impl<F: Real> Watch<F> for Terminal {
             tell_data(job);
         }
         let label = self.label.as_ref().map(|label| format!("{label}: ")).unwrap_or_default();
+        let shared = ranks::ranks().size();
+        if shared > 1 {
+            say!("{label}shared by {shared} processes");
+        }
         job.asides().iter().for_each(|line| say!("{label}{line}"));
         let Some(state) = from else { return };
         let k = state.k;

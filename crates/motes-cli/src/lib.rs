@@ -25,6 +25,7 @@ mod generator;
 mod paper;
 mod predict;
 mod progress;
+pub mod ranks;
 mod reference;
 mod replicates;
 mod report;
@@ -49,9 +50,14 @@ pub fn main() -> ExitCode {
     if let Err(refused) = motes::simd::check_environment() {
         return failure(&refused.to_string());
     }
+    // Until the end: other processes may wait for this one.
+    let _joined = match ranks::join() {
+        Ok(joined) => joined,
+        Err(sentence) => return failure(&sentence),
+    };
     let args = match flags::with_model(compare::of_runs(std::env::args_os().collect())) {
         Ok(args) => args,
-        Err(sentence) => return failure(&sentence),
+        Err(sentence) => return refusal(sentence),
     };
     let page = help_page(&args);
     let parsed = command().try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
@@ -65,11 +71,17 @@ pub fn main() -> ExitCode {
             let _ = e.print();
             return ExitCode::from(2);
         }
-        Err(e) => return failure(&usage_sentence(&e, &page)),
+        Err(e) => return refusal(usage_sentence(&e, &page)),
     };
+    if let Err(sentence) = ranks::prepared(Ok(())) {
+        return failure(&sentence);
+    }
     let result = match cli.command {
         Command::Fit(args) => fit::fit(args),
         Command::Resume(args) => fit::resume(args),
+        _ if ranks::ranks().size() > 1 => {
+            Err("several processes share fit and resume alone; start this without a launcher".into())
+        }
         Command::Predict(args) => predict::predict(args).map(Exit::from),
         Command::Inpaint(args) => generator::inpaint(args).map(Exit::from),
         Command::Synthesize(args) => generator::synthesize(args).map(Exit::from),
@@ -134,8 +146,19 @@ fn tell(text: &str) {
     let _ = print(text);
 }
 
+/// A failure before anything has begun, of which the other ranks hear.
+fn refusal(sentence: String) -> ExitCode {
+    match ranks::prepared(Err::<(), String>(sentence)) {
+        Err(sentence) => failure(&sentence),
+        Ok(()) => ExitCode::from(2),
+    }
+}
+
 fn failure(sentence: &str) -> ExitCode {
-    say!("motes: {sentence}");
+    // All ranks have come to the same sentence.
+    if ranks::speaks() {
+        say!("motes: {sentence}");
+    }
     ExitCode::from(2)
 }
 
