@@ -8,8 +8,8 @@ use motes::sentence::{foreign, foreign_path};
 use motes::settings::{
     Growth, InitParticles, InitTheta, JointUpdate, Preconditioner, Settings, StepDecay, UNBOUNDED, WarmStart,
 };
-use motes_models::options::{self, Kind, Setting, with_guess};
-use motes_models::registry::{Defaults, Precision, ThetaRate};
+use motes_models::options::{self, Flag, Kind, Setting, one_of, with_guess};
+use motes_models::registry::{Defaults, Entry, Precision, ThetaRate};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -250,6 +250,38 @@ impl FromStr for StartTheta {
 /// Whether a choice means anything to an algorithm; without a cloud there is none to keep.
 fn takes(named: &Settings, key: &str) -> bool {
     named.takes(key) && (key != "keep-clouds" || named.has_cloud())
+}
+
+/// What help says where each model has a default of its own.
+const OF_THE_MODEL: &str = "[default: the model's own]";
+
+/// The flags of a run of one model. Their help has the model's own defaults, and the algorithms that it can be fitted by.
+pub fn flags_of(entry: &dyn Entry) -> Vec<Flag> {
+    let defaults = entry.defaults();
+    let default = |name| match name {
+        "algorithm" => Some(defaults.algorithm.to_string()),
+        "particles" if defaults.algorithm.ends_itself() => {
+            Some(format!("{AUTO_PARTICLES} by auto, else {}", defaults.particles))
+        }
+        "particles" => Some(defaults.particles.to_string()),
+        "steps" if entry.flags().iter().any(|flag| flag.name == "epochs") => Some("as `epochs` says".into()),
+        "steps" => Some(defaults.steps.to_string()),
+        "preconditioner" => Some(defaults.preconditioner.to_string()),
+        "variational-adam" => Some(defaults.variational_adam.to_string()),
+        "precision" => Some(options::write(&defaults.precision).as_str()?.into()),
+        _ => None,
+    };
+    let own = |flag: &Flag| {
+        let mut help = flag.help.replace(&one_of(motes::ALGORITHMS), &one_of(entry.algorithms()));
+        if let Some(default) = default(flag.name) {
+            help = help.replace(OF_THE_MODEL, &format!("[default: {default}]"));
+        }
+        if let ("theta-rate", Some(ThetaRate::Value(rate))) = (flag.name, defaults.theta_rate) {
+            help = help.replace("[default: h]", &format!("[default: {rate}]"));
+        }
+        if help == flag.help { *flag } else { Flag { help: help.leak(), ..*flag } } // once for each model
+    };
+    Choices::flags().iter().map(own).collect()
 }
 
 impl Choices {

@@ -3,11 +3,12 @@
 use std::borrow::{Borrow, Cow};
 use std::fmt::Write;
 use std::path::Path;
+use std::str::FromStr;
 
-use motes::Summary;
 use motes::printable::{Number, printable};
 use motes::sentence::{Face, render};
 use motes::summary::{Coefficient, LikelihoodSummary, ReplicateSummary};
+use motes::{Algorithm, Summary};
 
 use crate::metrics;
 use crate::numbers::{grouped, thousands};
@@ -26,7 +27,8 @@ pub fn summary(summary: &Summary, path: &Path, face: Face) -> String {
         (Some(n), None) => format!(" with {n} particles"),
         _ => String::new(),
     };
-    let unit = if summary.algorithm == "auto" { "sweeps" } else { "steps" };
+    let sweeps = <&Algorithm>::from_str(&summary.algorithm).is_ok_and(Algorithm::ends_itself);
+    let unit = if sweeps { "sweeps" } else { "steps" };
     let time = &summary.time;
     let runs = match &summary.replicates {
         Some(replicates) => format!("{} replicates of up to ", replicates.runs.len()),

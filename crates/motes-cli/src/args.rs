@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use motes::Algorithm;
-use motes_app::choices::Choices;
+use motes_app::choices::{Choices, flags_of};
 use motes_models::options::{Flag, whole};
+use motes_models::registry::Entry;
 
 use crate::flags::{OfModel, Rest};
 use crate::frechet::FrechetArgs;
@@ -106,7 +107,7 @@ pub struct FitRest {
 }
 
 impl Rest for FitRest {
-    const RUN: fn() -> Vec<Flag> = || Choices::flags().to_vec();
+    const RUN: fn(&dyn Entry) -> Vec<Flag> = flags_of;
 }
 
 /// How a run is carried out; results do not depend on it.
@@ -253,7 +254,7 @@ pub struct CompareRest {
 }
 
 impl Rest for CompareRest {
-    const RUN: fn() -> Vec<Flag> = || Choices::flags().to_vec();
+    const RUN: fn(&dyn Entry) -> Vec<Flag> = flags_of;
     const HIDDEN: Option<&'static str> = Some("algorithm");
 }
 
@@ -304,6 +305,6 @@ pub struct PaperArgs {
 pub struct CheckRest {}
 
 impl Rest for CheckRest {
-    const RUN: fn() -> Vec<Flag> =
-        || Choices::flags().iter().filter(|flag| flag.name == "seed").copied().collect();
+    const RUN: fn(&dyn Entry) -> Vec<Flag> =
+        |_| Choices::flags().iter().filter(|flag| flag.name == "seed").copied().collect();
 }

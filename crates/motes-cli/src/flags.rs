@@ -27,7 +27,7 @@ pub struct OfModel<R> {
 
 /// Which of a run's flags a command has.
 pub trait Rest: Args {
-    const RUN: fn() -> Vec<Flag>;
+    const RUN: fn(&dyn Entry) -> Vec<Flag>;
 
     /// One that is only there to be refused in words of its own.
     const HIDDEN: Option<&'static str> = None;
@@ -37,7 +37,7 @@ impl<R: Rest> Args for OfModel<R> {
     fn augment_args(command: Command) -> Command {
         let of = |entry: &&dyn Entry| {
             // A command that has only some of a run's flags has nothing to say about the others.
-            let (own, run) = (entry.flags(), R::RUN());
+            let (own, run) = (entry.flags(), R::RUN(*entry));
             let there = |name: &&str| own.iter().chain(&run).any(|flag| flag.name == *name);
             let own: Vec<Flag> =
                 own.iter().map(|flag| Flag { instead_of: flag.instead_of.filter(there), ..*flag }).collect();
@@ -70,7 +70,7 @@ impl<R: Rest> FromArgMatches for OfModel<R> {
         };
         let (model, matches) = matches.subcommand().ok_or_else(|| failed(&"no model is named"))?;
         let entry = registry::find(model).ok_or_else(|| failed(&"no such model"))?;
-        let run = Choices::of(&chosen(matches, &R::RUN())).map_err(|e| failed(&e))?;
+        let run = Choices::of(&chosen(matches, &R::RUN(entry))).map_err(|e| failed(&e))?;
         let options = chosen(matches, entry.flags());
         let config = Config { model: model.into(), data_sha256: None, run, options };
         Ok(OfModel { config, rest: R::from_arg_matches(matches)? })

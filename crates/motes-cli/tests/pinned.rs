@@ -48,6 +48,12 @@ const CASES: &[&str] = &[
     "multinomial --data classes.csv --algorithm pmgd --particles 20 --precision f32",
     "generator --images 12 --batch 6 --particles 2 --algorithm pgd --step-size 1e-4",
     "generator --images 12 --batch 6 --particles 2 --algorithm vae",
+    "hierarchical --groups 1 --dim 700 --particles 40 --algorithm ipla",
+    "hierarchical --groups 1 --dim 700 --particles 40 --algorithm kiplmc --step-size 0.1",
+    "hierarchical --dim 50 --particles 20 --algorithm pgd --adjust --batch 10",
+    "hierarchical --dim 50 --particles 40 --algorithm pqn --precision f32",
+    "hierarchical --dim 50 --particles 10 --algorithm abp --batch 20",
+    "hierarchical --dim 50 --particles 10 --algorithm short-run",
 ];
 
 /// Fits without tuning, whose numbers are no promise from version to version but are the same on all processors.

@@ -25,7 +25,8 @@ fn help_shows_examples() {
             &[
                 "--particles",
                 "--step-size",
-                "[default: the model's own]",
+                "[default: 32 by auto, else 100]",
+                "[default: 1000]",
                 "--tolerance",
                 "--prior-variance",
                 "--config",
@@ -58,7 +59,14 @@ fn help_shows_examples() {
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
     let names = motes::Algorithm::names();
     let (last, others) = names.split_last().unwrap();
-    assert!(words.contains(&format!("{} or {last} [default: the model's own]", others.join(", "))), "{help}");
+    assert!(words.contains(&format!("{} or {last} [default: auto]", others.join(", "))), "{help}");
+    let generator = place.motes("fit generator --help").out;
+    let generator = generator.split_whitespace().collect::<Vec<_>>().join(" ");
+    for piece in
+        ["pgd, abp, short-run or vae [default: pgd]", "as --epochs says", "its gradient [default: 0.001]"]
+    {
+        assert!(generator.contains(piece), "{piece}: {generator}");
+    }
     assert!(words.contains("(MALA; pgd, ipla, pqn, pmgd)") && !words.contains('{'), "{help}");
     let logistic = place.motes("fit logistic --help").out;
     for foreign in ["--dim", "--hidden", "--labels", "--epochs"] {

@@ -370,12 +370,20 @@ pub fn help(name: &str, text: &'static str) -> &'static str {
         return text;
     }
     let usual = motes::Settings::default();
-    let all = motes::Algorithm::names();
     let takers = motes::ALGORITHMS.iter().filter(|a| a.takes(name, &usual)).map(|a| a.name);
-    let (last, others) = all.split_last().expect("there are algorithms");
-    let all = format!("{} or {last}", others.join(", "));
-    let text = text.replace("{algorithms}", &all);
+    let text = text.replace("{algorithms}", &one_of(motes::ALGORITHMS));
     text.replace("{takers}", &takers.collect::<Vec<_>>().join(", ")).leak() // once for each option
+}
+
+/// Algorithms to choose from, as a sentence names them.
+pub fn one_of(algorithms: &[&motes::Algorithm]) -> String {
+    match algorithms {
+        [] => String::new(),
+        [only] => only.name.into(),
+        [others @ .., last] => {
+            format!("{} or {last}", others.iter().map(|a| a.name).collect::<Vec<_>>().join(", "))
+        }
+    }
 }
 
 /// What a table says under a name.

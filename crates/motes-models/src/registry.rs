@@ -47,6 +47,11 @@ pub trait Entry: Sync {
     /// What it suggests for a run where nothing was chosen.
     fn defaults(&self) -> Defaults;
 
+    /// The algorithms that it can be fitted by, as far as the model and not its options decide.
+    fn algorithms(&self) -> &'static [&'static Algorithm] {
+        motes::ALGORITHMS
+    }
+
     /// Which options choose the data: a config that others override is no longer bound to the data it was written for.
     fn names_data(&self) -> &'static [&'static str];
 

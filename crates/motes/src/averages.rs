@@ -315,6 +315,9 @@ fn cells_kernel<F: Real, S: Isa>(
     if d == 1 {
         return add_singles(simd, x, of_cell, shift, sums, squares);
     }
+    if counts.len() == 1 {
+        return narrow_kernel(x, d, shift, sums, squares); // without the divisions that cutting takes
+    }
     let cells = shift.chunks_exact(d).zip(sums.chunks_exact_mut(d)).zip(squares.chunks_exact_mut(d));
     for (x, ((shift, sums), squares)) in x.chunks(of_cell).zip(cells) {
         narrow_kernel(x, d, shift, sums, squares);
@@ -438,6 +441,9 @@ fn add_four<F: Real>(x: &[F], n: usize, shift: &[f64; 4], sums: &mut [f64; 4], s
 /// Adds all rows of a cloud with at most `NARROW` columns, and more than one: lane j holds coordinate j mod d.
 #[inline(always)]
 fn narrow_kernel<F: Real>(x: &[F], d: usize, shift: &[f64], sums: &mut [f64], squares: &mut [f64]) {
+    if x.len() == d {
+        return add_row(x, shift, sums, squares); // as the lanes would, and with the same bits
+    }
     // A power of two is a whole number of rows of 2, 4, 8 or 16, in registers; other widths take what fits.
     let rest = if d.is_power_of_two() {
         add_lanes::<F, NARROW>(x, d, NARROW, shift, sums, squares)
@@ -450,11 +456,17 @@ fn narrow_kernel<F: Real>(x: &[F], d: usize, shift: &[f64], sums: &mut [f64], sq
         rest
     };
     for row in rest.chunks_exact(d) {
-        for j in 0..d {
-            let v = row[j].f64() - shift[j];
-            sums[j] += v;
-            squares[j] += v * v;
-        }
+        add_row(row, shift, sums, squares);
+    }
+}
+
+/// Adds one row.
+#[inline(always)]
+fn add_row<F: Real>(row: &[F], shift: &[f64], sums: &mut [f64], squares: &mut [f64]) {
+    for (((x, shift), sum), square) in row.iter().zip(shift).zip(sums).zip(squares) {
+        let v = x.f64() - shift;
+        *sum += v;
+        *square += v * v;
     }
 }
 

@@ -1,12 +1,12 @@
 //! Test metrics as a run goes on: what they remember of the clouds, leaf by leaf.
 
 use std::convert::Infallible;
-use std::time::{Duration, Instant};
 
 use crate::averages::Leaves;
 use crate::blocks::{INLINE_NANOSECONDS, for_each, join_slots};
 use crate::model::Predictive;
 use crate::settings::Settings;
+use crate::ticker::Stopwatch;
 use crate::{Cloud, Measured, Model, Real};
 
 /// Takes a cloud into account, each leaf of its particles in a part of `memory` of its own.
@@ -43,7 +43,7 @@ pub(crate) struct TestMetrics<'m, F: Real> {
     alone: Vec<f64>,
     names: Vec<String>,
     values: Vec<f64>,
-    pub time: Duration,
+    pub watch: Stopwatch,
 }
 
 impl<'m, F: Real> TestMetrics<'m, F> {
@@ -59,7 +59,7 @@ impl<'m, F: Real> TestMetrics<'m, F> {
             alone: vec![0.0; leaves.count * of_steps.map_or(0, |p| p.state_len())],
             values: vec![0.0; names.len()],
             names,
-            time: Duration::ZERO,
+            watch: Stopwatch::default(),
         }
     }
 
@@ -68,23 +68,36 @@ impl<'m, F: Real> TestMetrics<'m, F> {
         self.all_clouds && self.predictive.is_some()
     }
 
+    #[inline(always)]
     pub fn accumulate(&mut self, cloud: &Cloud<F>, memory: &mut [f64]) {
         if let Some(predictive) = self.predictive.filter(|_| self.all_clouds) {
-            let began = Instant::now();
-            accumulate(predictive, self.leaves, cloud, memory);
-            self.time += began.elapsed();
+            self.add(predictive, cloud, memory);
         }
     }
 
+    // Not in the loop: what is done there at each step must stay short.
+    #[inline(never)]
+    fn add(&mut self, predictive: &dyn Predictive<F>, cloud: &Cloud<F>, memory: &mut [f64]) {
+        let leaves = self.leaves;
+        self.watch.time(|| accumulate(predictive, leaves, cloud, memory));
+    }
+
     /// Takes the metrics of the cloud at step k, if they are due.
+    #[inline(always)]
     pub fn measure(&mut self, k: u64, cloud: &Cloud<F>) {
         if let Some(predictive) = self.predictive.filter(|_| self.is_due(k)) {
-            let began = Instant::now();
-            self.alone.fill(0.0);
-            accumulate(predictive, self.leaves, cloud, &mut self.alone);
-            predictive.metrics(merged(predictive, &mut self.alone), &mut self.values);
-            self.time += began.elapsed();
+            self.take(predictive, cloud);
         }
+    }
+
+    #[inline(never)]
+    fn take(&mut self, predictive: &dyn Predictive<F>, cloud: &Cloud<F>) {
+        let TestMetrics { leaves, alone, values, watch, .. } = self;
+        watch.time(|| {
+            alone.fill(0.0);
+            accumulate(predictive, *leaves, cloud, alone);
+            predictive.metrics(merged(predictive, alone), values);
+        });
     }
 
     /// What was measured at step k.

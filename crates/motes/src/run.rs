@@ -118,7 +118,7 @@ pub fn run_unless<'m, F: Real>(
         metrics.measure(state.k, &state.cloud);
         let mut info = StepInfo::new(state, settings.step_size_at(0), Moves::default(), &[]);
         info.metrics = metrics.measured(state.k);
-        info.metrics_time = metrics.time;
+        info.metrics_time = metrics.watch.total;
         if let Some(directory) = directory.as_deref_mut() {
             files.hear(directory.record(&info))?;
         }
@@ -139,7 +139,7 @@ pub fn run_unless<'m, F: Real>(
         let (moves, averaging) = match engine.step(state, settings, sizes) {
             Err(Error::Stopped) => {
                 engine.bring(state);
-                let spent = began.elapsed().saturating_sub(metrics.time);
+                let spent = began.elapsed().saturating_sub(metrics.watch.total);
                 if let Some(directory) = directory.as_deref_mut() {
                     directory.checkpoint(state, spent)?;
                 }
@@ -178,7 +178,7 @@ pub fn run_unless<'m, F: Real>(
         let mut info = StepInfo::new(state, h, moves, engine.sums());
         info.scalars = engine.scalars();
         info.metrics = metrics.measured(state.k);
-        info.metrics_time = metrics.time;
+        info.metrics_time = metrics.watch.total;
         if let Some(directory) = directory.as_deref_mut() {
             files.hear(directory.record(&info))?;
         }
@@ -191,15 +191,12 @@ pub fn run_unless<'m, F: Real>(
         if stop || due {
             engine.bring(state);
         }
-        let spent = || began.elapsed().saturating_sub(metrics.time);
+        let spent = || began.elapsed().saturating_sub(metrics.watch.total);
         if let (Some(directory), Some(auto)) = (directory.as_deref_mut(), &state.auto)
             && auto.progress.stage == Stage::Posterior
             && stage != Some(Stage::Posterior)
         {
             files.hear(directory.keep_theta(state, spent()))?;
-        }
-        if moves.finished {
-            break;
         }
         if stop && !state.is_over(settings) {
             if let Some(directory) = directory.as_deref_mut() {
@@ -216,12 +213,14 @@ pub fn run_unless<'m, F: Real>(
         && composition.draws_afresh()
     {
         match stepper.draw_posterior(state, settings.step_sizes_at(state.k)) {
-            Err(Error::Stopped) => return Ok((Ended::Early, began.elapsed().saturating_sub(metrics.time))),
+            Err(Error::Stopped) => {
+                return Ok((Ended::Early, began.elapsed().saturating_sub(metrics.watch.total)));
+            }
             done => done.map_err(|e| with_suggestion(e, model, settings, directory.is_some()))?,
         }
     }
     files.trouble?;
-    Ok((Ended::Complete, began.elapsed().saturating_sub(metrics.time)))
+    Ok((Ended::Complete, began.elapsed().saturating_sub(metrics.watch.total)))
 }
 
 /// What became of a run's files, which one rank alone writes.

@@ -344,10 +344,10 @@ impl<'m, F: Real> Stepper<'m, F> {
 
     /// Brings together what ranks have kept for themselves.
     pub(crate) fn bring(&self, state: &mut State<F>) {
-        let Kit { ranks, blocks, d, apart, .. } = self.kit;
-        if !apart || blocks.count == 0 {
+        if !self.kit.apart || self.kit.blocks.count == 0 {
             return;
         }
+        let Kit { ranks, blocks, d, .. } = self.kit;
         blocks.gather(ranks, &mut state.cloud.data, d);
         for remembered in state.memory.iter_mut().filter(|remembered| remembered.per == Per::Row) {
             blocks.gather(ranks, &mut remembered.values, d);

@@ -1,4 +1,4 @@
-//! A clock that is looked at rarely: reading the time costs as much as a small step.
+//! Clocks that are looked at rarely: reading the time costs as much as a good part of a small step.
 
 use std::time::{Duration, Instant};
 
@@ -32,5 +32,55 @@ impl Ticker {
         let sixteenth = self.calls as f64 * self.interval.as_secs_f64() / 16.0 / elapsed.as_secs_f64();
         self.next = self.calls + (sixteenth as u64).clamp(1, self.calls);
         false
+    }
+}
+
+/// Work that takes less is timed now and then.
+const SHORT: Duration = Duration::from_micros(20);
+/// So many pieces of short work go by from one look at the clock to the next.
+const UNTIMED: u32 = 15;
+
+/// Adds up the time that some pieces of work take. Where they are short, one stands for those before it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stopwatch {
+    pub total: Duration,
+    last: Duration,
+    untimed: u32,
+    left: u32,
+}
+
+impl Stopwatch {
+    #[inline(always)]
+    pub fn time(&mut self, work: impl FnOnce()) {
+        if self.left > 0 {
+            self.left -= 1;
+            self.untimed += 1;
+            return work();
+        }
+        let began = Instant::now();
+        work();
+        let took = began.elapsed();
+        // One that was interrupted says nothing of the others.
+        self.total += took + took.min(2 * self.last) * self.untimed;
+        self.last = took;
+        self.untimed = 0;
+        self.left = if took < SHORT { UNTIMED } else { 0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_work_is_timed_each_time_and_short_work_counts_in_full() {
+        let mut watch = Stopwatch::default();
+        let pause = Duration::from_millis(2);
+        (0..3).for_each(|_| watch.time(|| std::thread::sleep(pause)));
+        assert!(watch.total >= 3 * pause);
+        let mut watch = Stopwatch::default();
+        let mut calls = 0;
+        (0..33).for_each(|_| watch.time(|| calls += 1));
+        assert!(calls == 33 && watch.untimed <= UNTIMED);
     }
 }

@@ -95,6 +95,10 @@ impl registry::Entry for Entry {
         }
     }
 
+    fn algorithms(&self) -> &'static [&'static Algorithm] {
+        &ALGORITHMS
+    }
+
     fn names_data(&self) -> &'static [&'static str] {
         &["data", "images", "channels"]
     }
@@ -284,12 +288,25 @@ impl Images {
         self.options.batchnorm.unwrap_or(BatchNorm::TwoPass)
     }
 
-    /// The trained network, and the first latents of the first images.
+    /// The trained network.
     fn trained(&self, fitted: &Fitted<'_>) -> Box<dyn Decoder> {
         let mut network = network(self.set.channels(), 0);
         write(network.parameters_mut(), fitted.theta);
         write(network.statistics_mut(), fitted.buffers);
         network
+    }
+
+    /// Shows what a network has learnt of the first images.
+    fn picture(
+        &self,
+        dir: &Path,
+        seed: u64,
+        fitted: &Fitted<'_>,
+        network: &mut dyn Decoder,
+    ) -> Result<(), Error> {
+        let shown = self.set.count().min(SHOWN);
+        let (y, x) = (self.set.values(0..shown), (fitted.latents)(shown));
+        Ok(pictures::write(dir, self.set.channels(), seed, network, &y, &x)?)
     }
 }
 
@@ -378,17 +395,14 @@ impl Problem for Images {
     }
 
     fn show(&self, dir: &Path, seed: u64, fitted: &Fitted<'_>) -> Result<(), Error> {
-        let shown = self.set.count().min(SHOWN);
-        let (y, x) = (self.set.values(0..shown), (fitted.latents)(shown));
-        let mut network = self.trained(fitted);
-        Ok(pictures::write(dir, self.set.channels(), seed, &mut *network, &y, &x)?)
+        self.picture(dir, seed, fitted, &mut *self.trained(fitted))
     }
 
     fn leave(&self, dir: &Path, seed: u64, fitted: &Fitted<'_>) -> Result<(), Error> {
-        let network = self.trained(fitted);
+        let mut network = self.trained(fitted);
         let weights = dir.join("weights.safetensors");
         write_atomically(&weights, Durable::No, |out| save_weights(&*network, out))?;
-        self.show(dir, seed, fitted)
+        self.picture(dir, seed, fitted, &mut *network)
     }
 }
 

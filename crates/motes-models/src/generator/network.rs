@@ -28,10 +28,10 @@ pub struct Network {
     parameters: Weights,
     statistics: Weights,
     layout: Layout,
-    /// For the statistics of a batch.
-    plain: Packed,
+    /// For the statistics of a batch; made when it is needed, as the next one.
+    plain: Option<Packed>,
     /// With the running statistics folded in.
-    folded: Packed,
+    folded: Option<Packed>,
     batch: Batch,
     workers: PerWorker<Space>,
     losses: Vec<f64>,
@@ -50,8 +50,8 @@ impl Network {
             layout: Layout::new(&parameters),
             parameters,
             statistics: packed::statistics(),
-            plain: Packed::new(channels),
-            folded: Packed::new(channels),
+            plain: None,
+            folded: None,
             batch: Batch::default(),
             workers: workers(channels),
             losses: Vec::new(),
@@ -64,9 +64,11 @@ impl Network {
     }
 
     /// The parameters with the running statistics folded in, and room for each worker.
-    fn ready_to_stream(&mut self) {
-        self.folded.set(&self.layout, &self.parameters.values, Some(&self.statistics.values));
+    fn ready_to_stream(&mut self) -> (&Packed, &PerWorker<Space>, &mut Vec<f64>) {
         self.ready_workers();
+        let folded = self.folded.get_or_insert_with(|| Packed::new(self.channels));
+        folded.set(&self.layout, &self.parameters.values, Some(&self.statistics.values));
+        (folded, &self.workers, &mut self.losses)
     }
 
     fn ready_workers(&mut self) {
@@ -98,7 +100,7 @@ impl Decoder for Network {
     }
 
     fn parameters_mut(&mut self) -> &mut [f32] {
-        (self.plain.fresh, self.folded.fresh) = (false, false);
+        [&mut self.plain, &mut self.folded].into_iter().flatten().for_each(|packed| packed.fresh = false);
         &mut self.parameters.values
     }
 
@@ -111,18 +113,17 @@ impl Decoder for Network {
     }
 
     fn statistics_mut(&mut self) -> &mut [f32] {
-        self.folded.fresh = false;
+        self.folded.iter_mut().for_each(|packed| packed.fresh = false);
         &mut self.statistics.values
     }
 
     fn decode(&mut self, x: &[f32], images: &mut [f32]) {
         let count = self.images(x);
         assert_eq!(images.len(), count * self.d_y(), "room for {count} images");
-        self.ready_to_stream();
-        let (folded, workers) = (&self.folded, &self.workers);
-        self.losses.resize(count.div_ceil(TOGETHER), 0.0);
-        let chunk = TOGETHER * self.channels * OUTPUT_SIZE * OUTPUT_SIZE;
-        let Ok(()) = for_each2(true, (images, chunk), (&mut self.losses, 1), |i, images, _| {
+        let chunk = TOGETHER * self.d_y();
+        let (folded, workers, losses) = self.ready_to_stream();
+        losses.resize(count.div_ceil(TOGETHER), 0.0);
+        let Ok(()) = for_each2(true, (images, chunk), (losses, 1), |i, images, _| {
             let x = &x[i * TOGETHER * LATENTS..];
             workers.get().decode(folded, &x[..x.len().min(TOGETHER * LATENTS)], images);
             Ok::<_, Infallible>(())
@@ -141,11 +142,10 @@ impl Decoder for Network {
         let stop = wanted.stop;
         match wanted {
             Wanted { parameters: None, latents: Some(latents), .. } if mode == Mode::Eval => {
-                self.ready_to_stream();
-                let (folded, workers) = (&self.folded, &self.workers);
-                self.losses.resize(count.div_ceil(TOGETHER), 0.0);
+                let (folded, workers, losses) = self.ready_to_stream();
+                losses.resize(count.div_ceil(TOGETHER), 0.0);
                 let chunk = TOGETHER * LATENTS;
-                let Ok(()) = for_each2(true, (latents, chunk), (&mut self.losses, 1), |i, d_x, total| {
+                let Ok(()) = for_each2(true, (latents, chunk), (losses, 1), |i, d_x, total| {
                     if stop.is_set() {
                         return Ok(());
                     }
@@ -157,15 +157,16 @@ impl Decoder for Network {
             }
             wanted => {
                 self.ready_workers();
-                self.plain.set(&self.layout, &self.parameters.values, None);
+                let plain = self.plain.get_or_insert_with(|| Packed::new(self.channels));
+                plain.set(&self.layout, &self.parameters.values, None);
                 if mode == Mode::Train {
-                    self.folded.fresh = false;
+                    self.folded.iter_mut().for_each(|packed| packed.fresh = false);
                 }
                 let pass = Pass {
                     mode,
                     channels: self.channels,
                     layout: &self.layout,
-                    packed: &self.plain,
+                    packed: plain,
                     parameters: &self.parameters.values,
                     workers: &self.workers,
                     x,

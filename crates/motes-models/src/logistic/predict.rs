@@ -1,5 +1,6 @@
 //! Predictions averaged over particles: test metrics streamed over clouds, and probabilities for new rows.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 
 use motes::Real;
@@ -25,6 +26,19 @@ pub(super) struct TestSet {
     labels: Vec<u8>,
 }
 
+/// What one cloud needs: its particles, then for each distinct row the sum of p over them and the largest t.
+#[derive(Default)]
+struct Scratch {
+    x: Vec<f64>,
+    sums: Vec<f64>,
+    most: Vec<f64>,
+}
+
+thread_local! {
+    /// Kept from cloud to cloud. It is taken away while it is in use, for a thread that waits may take on another cloud.
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
 impl TestSet {
     pub(super) fn new(test: &Classification, intercept: bool) -> Self {
         let rows = Rows::new(&test.features, &test.labels, None, intercept);
@@ -33,19 +47,21 @@ impl TestSet {
     }
 
     /// Sums over the particles of p(label | f, x) for each row, and the largest t, where p = 1 / (1 + 2^-t).
-    fn probabilities(&self, x: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    fn probabilities(&self, Scratch { x, sums, most }: &mut Scratch) {
         let View { g, w, columns } = self.rows.all();
         let particles = x.len() / columns;
-        let (mut sums, mut most) = (vec![0.0; w.len()], vec![f64::NEG_INFINITY; w.len()]);
+        for (values, start) in [(&mut *sums, 0.0), (&mut *most, f64::NEG_INFINITY)] {
+            values.clear();
+            values.resize(w.len(), start);
+        }
         let chunk = tile_vectors(columns) * lanes::<f64>();
         let parallel = self.rows.nanoseconds() * particles as f64 > INLINE_NANOSECONDS;
-        let Ok(()) = for_each2(parallel, (&mut sums, chunk), (&mut most, chunk), |i, sums, most| {
+        let Ok(()) = for_each2(parallel, (sums, chunk), (most, chunk), |i, sums, most| {
             let rows = i * chunk..i * chunk + sums.len();
             let g = &g[rows.start * columns..rows.end * columns];
             add_probabilities(View { g, w: &w[rows], columns }, x, sums, most);
             Ok::<(), Infallible>(())
         });
-        (sums, most)
     }
 
     /// t of one row for one particle.
@@ -67,26 +83,31 @@ impl<F: Real> Predictive<F> for TestSet {
     }
 
     fn accumulate(&self, x: &[F], state: &mut [f64]) {
-        let x: Vec<f64> = x.iter().map(|x| x.f64()).collect();
-        let (sums, most) = self.probabilities(&x);
+        let mut scratch = SCRATCH.take();
+        scratch.x.clear();
+        scratch.x.extend(x.iter().map(|x| x.f64()));
+        self.probabilities(&mut scratch);
         let (count, points) = state.split_at_mut(1);
         count[0] += (x.len() / self.rows.columns) as f64;
-        for (i, point) in points.chunks_exact_mut(2).enumerate() {
-            let (m, s) = if most[i] > TINY {
-                (0.0, sums[i])
+        let of_rows = points.as_chunks_mut().0.iter_mut().zip(&scratch.sums).zip(&scratch.most);
+        for (i, ((point, sum), most)) in of_rows.enumerate() {
+            let more = if *most > TINY {
+                [0.0, *sum]
             } else {
                 // p = 2^t to all digits.
-                let relative = x.chunks_exact(self.rows.columns).map(|x| libm::exp2(self.t(i, x) - most[i]));
-                (most[i] * std::f64::consts::LN_2, relative.sum())
+                let particles = scratch.x.chunks_exact(self.rows.columns);
+                let relative = particles.map(|x| libm::exp2(self.t(i, x) - most));
+                [most * std::f64::consts::LN_2, relative.sum()]
             };
-            add_scaled([m, s], point);
+            add_scaled(more, point);
         }
+        SCRATCH.set(scratch);
     }
 
     fn merge(&self, from: &[f64], into: &mut [f64]) {
         into[0] += from[0];
-        for (from, into) in from[1..].chunks_exact(2).zip(into[1..].chunks_exact_mut(2)) {
-            add_scaled([from[0], from[1]], into);
+        for (from, into) in from[1..].as_chunks().0.iter().zip(into[1..].as_chunks_mut().0) {
+            add_scaled(*from, into);
         }
     }
 
@@ -118,16 +139,17 @@ impl<F: Real> Predictive<F> for TestSet {
 }
 
 /// Adds e^m s to a sum that is kept in the same form.
-fn add_scaled([m, s]: [f64; 2], sum: &mut [f64]) {
+#[inline]
+fn add_scaled([m, s]: [f64; 2], sum: &mut [f64; 2]) {
+    if m == sum[0] {
+        sum[1] += s; // as most are; exponentials of 0 would cost more than all else
+        return;
+    }
     if s == 0.0 {
         return;
     }
     if sum[1] == 0.0 {
-        sum.copy_from_slice(&[m, s]);
-        return;
-    }
-    if m == sum[0] {
-        sum[1] += s; // as most are; exponentials of 0 would cost more than all else
+        *sum = [m, s];
         return;
     }
     let top = m.max(sum[0]);

@@ -78,6 +78,11 @@ impl Algorithm {
         ALGORITHMS.iter().map(|a| a.name).collect()
     }
 
+    /// Whether it finds its own length.
+    pub fn ends_itself(&self) -> bool {
+        (self.compose)(&Settings::default()).ends_itself()
+    }
+
     /// Whether a setting, named as in files, means anything to the algorithm with these settings.
     pub fn takes(&'static self, setting: &str, settings: &Settings) -> bool {
         Settings { algorithm: self, ..settings.clone() }.takes(setting)

@@ -150,8 +150,7 @@ impl<'m, F: Real> Fitter<'m, F> {
         memory.progress.swept = stage;
         let proposed = (self.sizes.groups * self.sizes.n) as u64;
         let accepted = self.sweeper.chance_of_all() as u64;
-        let finished = memory.progress.finished;
-        Ok((Moves { proposed, accepted, finished }, averaging))
+        Ok((Moves { proposed, accepted }, averaging))
     }
 
     /// Replaces particles that start where the model has no value, and chooses the first scales by the gradients.

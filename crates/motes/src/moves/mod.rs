@@ -62,6 +62,4 @@ pub struct Moves {
     pub proposed: u64,
     /// Of these, accepted.
     pub accepted: u64,
-    /// Whether the algorithm has nothing left to do: the run is then complete, however many steps it was given.
-    pub finished: bool,
 }

@@ -116,6 +116,6 @@ impl<F: Real> Stepper<'_, F> {
             theta.copy_from_slice(psi);
             rows.copy_from_slice(z);
         }
-        Ok(Moves { proposed: 1, accepted: u64::from(accepted), finished: false })
+        Ok(Moves { proposed: 1, accepted: u64::from(accepted) })
     }
 }
