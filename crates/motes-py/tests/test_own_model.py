@@ -95,6 +95,28 @@ def test_one_crossing_per_step(rows):
     assert calls == [1000] * 10
 
 
+def test_noise_that_threads_share_is_the_same():
+    # 32,000 coordinates in one block; those of a mini-batch are moved group by group, by one thread.
+    groups = 1000
+
+    def gradients(theta, x, numbers):
+        return np.zeros((*x.shape[:2], 1)), numbers[:, None, None] - x
+
+    model = motes.Model(1, 1, gradients, groups=groups)
+
+    def moved(**settings):
+        return paper(model, particles=32, steps=1, step_size=0.1, **settings).particles
+
+    one, both, batch = moved(threads=1), moved(threads=2), moved(batch=groups // 2, threads=1)
+    np.testing.assert_array_equal(one, both)
+    of_batch = (batch != 0).all(axis=0)
+    assert of_batch.sum() == groups // 2
+    np.testing.assert_array_equal(batch[:, of_batch], one[:, of_batch])
+    noise = (one - 0.1 * np.arange(groups)) / np.sqrt(0.2)
+    assert abs(noise.mean()) < 4 / np.sqrt(noise.size) and abs(noise.var() - 1) < 4 * np.sqrt(2 / noise.size)
+    assert len(np.unique(noise)) > 0.99 * noise.size
+
+
 def test_check_model_names_the_wrong_derivative(rows):
     right = numpy_logistic(*rows)
     assert motes.check_model(right).ok

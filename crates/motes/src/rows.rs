@@ -2,10 +2,13 @@
 
 use std::ops::Range;
 
-use crate::blocks::INLINE_NANOSECONDS;
+use crate::blocks::{INLINE_NANOSECONDS, for_each};
 use crate::noise::Noise;
 use crate::ranks::{Ranks, gather, share, sum_over_ranks};
 use crate::{At, Model, ModelError, Real, Stop, Want};
+
+/// Coordinates that one worker moves at a time where a block has all workers: some 30 microseconds of noise.
+const SHARE: usize = 1 << 14;
 
 /// How the rows of some groups, n to each, are cut into blocks: whole groups, or some particles of the only one.
 #[derive(Clone, Copy)]
@@ -214,17 +217,27 @@ impl Numbers<'_> {
         }
     }
 
-    /// Moves the rows by the Langevin kernel; false if any result is out of range.
+    /// Moves the rows by the Langevin kernel; false if any result is out of range. A block that has all workers, as one of a model
+    /// that others evaluate, shares its noise among them; draws have numbers, so that the cut is of no consequence.
     #[inline(always)]
     pub fn langevin<F: Real>(
         &self,
         noise: &Noise,
-        step: u64,
+        (step, parallel): (u64, bool),
         d: usize,
         x: &mut [F],
         grad: &[F],
         h: f64,
     ) -> bool {
+        if self.together && parallel && x.len() > SHARE {
+            let first = self.number(0) * d as u64;
+            let moved = for_each(true, (x, SHARE), |share, x| {
+                let from = share * SHARE;
+                let grad = &grad[from..from + x.len()];
+                if F::langevin(noise, step, first + from as u64, x, grad, h) { Ok(()) } else { Err(()) }
+            });
+            return moved.is_ok();
+        }
         if self.together {
             return F::langevin(noise, step, self.number(0) * d as u64, x, grad, h);
         }

@@ -39,7 +39,7 @@ impl<F: Real> Stepper<'_, F> {
                 if i < n {
                     let together = kit.most == 1 || groups.len() == 1;
                     let numbers = Numbers { groups, first: i, most: kit.most, together };
-                    if !numbers.langevin(&kit.noise, k, d, x, &grad[..x.len()], h) {
+                    if !numbers.langevin(&kit.noise, (k, true), d, x, &grad[..x.len()], h) {
                         return Err(Trouble::out_of_range(x));
                     }
                     for (x, rows) in x.chunks_exact(d).zip(rows.chunks_exact_mut(n * d)) {

@@ -155,8 +155,11 @@ impl<F: Real> Kit<'_, F> {
         if accept {
             let accepted = self.mala(here, x, worker)?;
             slot[self.width - 1] = accepted as f64;
-        } else if !here.numbers.langevin(&self.noise, here.step, d, x, &worker.grad[..x.len()], here.h) {
-            return Err(Trouble::out_of_range(x));
+        } else {
+            let (grad, step) = (&worker.grad[..x.len()], (here.step, here.parallel));
+            if !here.numbers.langevin(&self.noise, step, d, x, grad, here.h) {
+                return Err(Trouble::out_of_range(x));
+            }
         }
         if collect == Collect::After {
             self.ask(here.at(x), Want::nothing(&mut worker.scratch), Some(self.summed(slot)))?;
@@ -207,7 +210,7 @@ pub(super) fn propose<F: Real>(
     let (z, z_grad) = (&mut proposal[..x.len()], &mut proposal_grad[..x.len()]);
     let log_ratio = &mut log_ratio[..n];
     z.copy_from_slice(x);
-    if !here.numbers.langevin(noise, here.step, d, z, &grad[..x.len()], here.h) {
+    if !here.numbers.langevin(noise, (here.step, here.parallel), d, z, &grad[..x.len()], here.h) {
         return Err(Trouble::out_of_range(z));
     }
     known(&log_density[..n])?;

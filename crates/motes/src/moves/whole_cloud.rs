@@ -49,7 +49,8 @@ impl<F: Real> Stepper<'_, F> {
             let want = Want { grad_x: Some(grad), log_density: Some(densities), ..Want::nothing(scratch) };
             kit.ask(at, want, (collect == Collect::Before).then(|| kit.summed(slot)))?;
             z.copy_from_slice(x);
-            if !kit.numbers(b, chosen.groups).langevin(&kit.noise, k, d, z, grad, h) {
+            let here = (k, blocks.count == 1);
+            if !kit.numbers(b, chosen.groups).langevin(&kit.noise, here, d, z, grad, h) {
                 return Err(Trouble::out_of_range(z));
             }
             known(densities)?;
