@@ -12,7 +12,7 @@ use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PySlice, PyTuple};
 
 use crate::network::{Network, SCALARS, StandardNormal};
 
@@ -236,11 +236,7 @@ impl<'py> Crossing<'_, 'py> {
         shape: &[usize],
         out: &mut [F],
     ) -> PyResult<()> {
-        // Single precision is widened on the way.
-        if let Ok(array) = value.cast_exact::<PyArrayDyn<f32>>()
-            && array.shape() == shape
-            && array.is_c_contiguous()
-        {
+        if let Some(array) = single(value, shape) {
             let array = array.try_readonly()?;
             out.iter_mut().zip(array.as_slice()?).for_each(|(o, v)| *o = F::of(v.f64()));
             return Ok(());
@@ -250,14 +246,57 @@ impl<'py> Crossing<'_, 'py> {
         Ok(())
     }
 
-    /// Adds up what a callable returned, over the particles in their order.
+    /// Adds up what a callable returned, over the particles or groups in their order.
     fn sum(&self, what: &str, value: &Bound<'py, PyAny>, shape: &[usize], out: &mut [f64]) -> PyResult<()> {
-        let array = self.array::<f64>(what, value, shape)?;
         out.fill(0.0);
+        if let Some(array) = single(value, shape) {
+            for row in array.try_readonly()?.as_slice()?.chunks_exact(out.len()) {
+                out.iter_mut().zip(row).for_each(|(o, v)| *o += f64::from(*v));
+            }
+            return Ok(());
+        }
+        let array = self.array::<f64>(what, value, shape)?;
         for row in array.try_readonly()?.as_slice()?.chunks_exact(out.len()) {
             out.iter_mut().zip(row).for_each(|(o, v)| *o += v);
         }
         Ok(())
+    }
+}
+
+/// Numbers in single precision and in their shape, which are widened where they are read.
+fn single<'a, 'py>(value: &'a Bound<'py, PyAny>, shape: &[usize]) -> Option<&'a Bound<'py, PyArrayDyn<f32>>> {
+    let array = value.cast_exact::<PyArrayDyn<f32>>().ok()?;
+    (array.shape() == shape && array.is_c_contiguous()).then_some(array)
+}
+
+/// Numbers for Python, from an address at which JAX reads them where they are: elsewhere it makes a copy.
+struct Aligned<F> {
+    all: Vec<F>,
+    skip: usize,
+}
+
+/// Particles, rounded if they are to be.
+enum Rows<F> {
+    Single(Aligned<f32>),
+    Own(Aligned<F>),
+}
+
+impl<F: PyReal> Aligned<F> {
+    const BYTES: usize = 64;
+
+    fn new(values: impl ExactSizeIterator<Item = F>) -> Self {
+        let mut all: Vec<F> = Vec::with_capacity(values.len() + Self::BYTES / size_of::<F>());
+        let skip = all.as_ptr().align_offset(Self::BYTES).min(Self::BYTES / size_of::<F>());
+        all.resize(skip, F::of(0.0));
+        all.extend(values);
+        Aligned { all, skip }
+    }
+
+    fn array<'py>(self, py: Python<'py>, shape: Vec<usize>) -> PyResult<Bound<'py, PyAny>> {
+        let Aligned { all, skip } = self;
+        let own = PySlice::new(py, skip as isize, all.len() as isize, 1);
+        let array = PyArray1::from_vec(py, all).get_item(own)?;
+        Ok(array.cast::<PyArray1<F>>()?.reshape(shape)?.into_any())
     }
 }
 
@@ -330,14 +369,16 @@ impl Written {
         let groups = (!all).then(|| at.groups.to_vec());
         let (theta, buffers_at) = (at.theta.to_vec(), at.buffers.to_vec());
         let (asked, rows) = (self.callables.clone(), shape(Some(c.d_x)));
-        let rounded: Option<Vec<f32>> = c.single.then(|| at.x.iter().map(|v| v.f64() as f32).collect());
-        let x = if c.single { Vec::new() } else { at.x.to_vec() };
+        let x = match c.single {
+            true => Rows::Single(Aligned::new(at.x.iter().map(|v| v.f64() as f32))),
+            false => Rows::Own(Aligned::new(at.x.iter().copied())),
+        };
         let call = move |py: Python<'_>| -> PyResult<Py<PyAny>> {
             let f = asked.evaluate.as_ref().ok_or_else(|| PyValueError::new_err("there is nobody to ask"))?;
             let theta = PyArray1::from_vec(py, theta);
-            let x = match rounded {
-                Some(x) => PyArray1::from_vec(py, x).reshape(rows)?.into_any(),
-                None => PyArray1::from_vec(py, x).reshape(rows)?.into_any(),
+            let x = match x {
+                Rows::Single(x) => x.array(py, rows)?,
+                Rows::Own(x) => x.array(py, rows)?,
             };
             let groups = groups.map(|g| PyArray1::from_iter(py, g.into_iter().map(i64::from)));
             let names = PyTuple::new(py, names)?;
@@ -362,7 +403,10 @@ impl Written {
                 py.copy("its gradient in the latents", &next()?, &shape(Some(c.d_x)), out)?;
             }
             if let Some(out) = grad_theta {
-                py.copy("its gradient in the parameters", &next()?, &[out.len()], out)?;
+                // Group by group, but for networks.
+                let of_groups = c.groups.filter(|_| c.network.is_none()).map(|_| at.groups.len());
+                let shape: Vec<usize> = of_groups.into_iter().chain([out.len()]).collect();
+                py.sum("its gradient in the parameters", &next()?, &shape, out)?;
             }
             if let Some(out) = scores {
                 py.copy("its gradients in the parameters", &next()?, &shape(Some(c.d_theta)), out)?;

@@ -451,11 +451,10 @@ def torch_evaluate(named: Named) -> tuple[Callable[..., Any], Callable[..., Any]
 
 
 def _summed(named: Named, want: Sequence[str], answers: Sequence[Any]) -> tuple[Any, ...]:
-    """Theta-gradients and Hessians that came group by group, added up in double precision."""
+    """Hessians that came group by group, added up in double precision, as the host does with theta-gradients."""
     if named.groups is None:
         return tuple(answers)
-    sums = ("grad_theta", "hessian")
-    return tuple(np.asarray(a, dtype=np.float64).sum(axis=0) if name in sums else a for name, a in zip(want, answers))
+    return tuple(np.asarray(a, dtype=np.float64).sum(axis=0) if name == "hessian" else a for name, a in zip(want, answers))
 
 
 def note_of_precision(model: Any) -> str | None:
