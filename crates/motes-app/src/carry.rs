@@ -11,7 +11,7 @@ use motes::files::{Durable, write_atomically};
 use motes::printable::Number;
 use motes::ranks::{Ranks, agree, any};
 use motes::record::{RunDirectory, TraceRows, trace_header};
-use motes::sentence::foreign_path;
+use motes::sentence::{Face, foreign_path};
 use motes::settings::InitTheta;
 use motes::summary::{Assessed, Metrics};
 use motes::tested::Tested;
@@ -83,7 +83,7 @@ pub struct Outcome<F> {
     pub notes: Vec<String>,
 }
 
-/// Makes the run, and writes what is to be written; with a report, if it has a directory. A step in the middle of a long
+/// Makes the run, and writes what is to be written; with a report in the words of a face, if it has a directory. A step in the middle of a long
 /// evaluation is given up soon after the team's flag is set. Must be called inside [`motes::Pool::install`].
 ///
 /// Several ranks must all call it, with the same job. Rank 0 alone reads and writes, and needs to know where the run is; another has
@@ -92,7 +92,7 @@ pub fn carry_out<'m, F: Real>(
     mut job: Job,
     model: &'m dyn Model<F>,
     start: Start<F>,
-    with_report: bool,
+    with_report: Option<Face>,
     watch: &mut dyn Watch<F>,
     team: impl Into<Team<'m>>,
 ) -> Result<Outcome<F>, Error> {
@@ -126,10 +126,12 @@ pub fn carry_out<'m, F: Real>(
             place = there;
             ran
         }
-        (Err(e), Place::Directory(directory)) if e.is_divergence() && with_report => {
-            let path = directory.path().to_path_buf();
-            drop(directory); // the last rows of the trace are written
-            note(report::after_run(&path, Some(&e.to_string())), watch);
+        (Err(e), Place::Directory(directory)) => {
+            if let Some(face) = with_report.filter(|_| e.is_divergence()) {
+                let path = directory.path().to_path_buf();
+                drop(directory); // the last rows of the trace are written
+                note(report::after_run(&path, Some(&e.to_string()), face), watch);
+            }
             return Err(e);
         }
         (Err(e), _) => return Err(e),
@@ -163,8 +165,8 @@ pub fn carry_out<'m, F: Real>(
             if ended == Ended::Complete {
                 finish(&mut directory, &job, model, &state, spent, &summary)?;
             }
-            if with_report && !in_warm_start {
-                note(report::after_run(directory.path(), None), watch);
+            if let Some(face) = with_report.filter(|_| !in_warm_start) {
+                note(report::after_run(directory.path(), None, face), watch);
             }
             (Some(directory.path().to_path_buf()), Vec::new())
         }

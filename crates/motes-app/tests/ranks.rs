@@ -60,7 +60,7 @@ fn carry_out<F: Precise>(
         None => Start::Memory,
     };
     let team = Team { ranks, stop: Stop::default() };
-    carry::carry_out(job, &*model, start, false, &mut watch, team).map(|outcome| outcome.ended)
+    carry::carry_out(job, &*model, start, None, &mut watch, team).map(|outcome| outcome.ended)
 }
 
 /// Makes a run of this config, or goes on with it, on so many ranks of so many threads; how it ended on each of them.

@@ -194,9 +194,10 @@ impl Run {
         let mut terminal = Terminal::new(&job, label, quiet, interrupt);
         // One clock alone decides.
         terminal.end = time.filter(|_| ranks::speaks()).map(|time| Instant::now() + time);
+        let report = (!how.no_report).then_some(Face::Shell);
         let outcome = pool.install(|| {
             let team = Team { ranks: ranks::ranks(), stop: interrupt.stop() };
-            carry::carry_out(job, &*model, start, !how.no_report, &mut terminal, team)
+            carry::carry_out(job, &*model, start, report, &mut terminal, team)
         })?;
         let Outcome { job, state, summary, ended, dir, .. } = outcome;
         let dir = dir.unwrap_or_default();

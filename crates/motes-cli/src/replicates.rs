@@ -107,7 +107,8 @@ fn carry_out(
             return Ok(Exit::Early);
         }
     }
-    let (summary, warning) = replicates::finish(dir, &several.config, !how.no_report)?;
+    let (summary, warning) =
+        replicates::finish(dir, &several.config, (!how.no_report).then_some(Face::Shell))?;
     warn_of(warning.as_deref());
     if !how.quiet {
         crate::tell(&show::summary(&summary, dir, Face::Shell));

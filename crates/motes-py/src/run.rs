@@ -150,7 +150,8 @@ pub fn pool(
         motes::record::RunDirectory::write_config(&dir, &config.to_toml_in(&dir))?;
         let done = parts_are_complete(&dir, count);
         match done {
-            true => replicates::finish(&dir, &config, report).map(|(summary, note)| (Some(summary), note)),
+            true => replicates::finish(&dir, &config, report.then_some(Face::Python))
+                .map(|(summary, note)| (Some(summary), note)),
             false => Ok((None, None)),
         }
     });
@@ -333,7 +334,7 @@ impl Run {
         let written = py.detach(|| of_either!(&self.precise, done => done.write(&dir)));
         written.map_err(failure)?;
         if report && self.ended() == Ended::Complete {
-            let note = py.detach(|| motes_app::report::after_run(&dir, None));
+            let note = py.detach(|| motes_app::report::after_run(&dir, None, Face::Python));
             return Ok(note.iter().map(|note| in_python(note)).collect());
         }
         Ok(Vec::new())
@@ -631,8 +632,8 @@ where
     let (outcome, interrupted) =
         attended(py, &signals, (how.tick.as_ref(), steps), &trouble, kind.desk(), || -> Result<_, Error> {
             let pool = Pool::new(how.threads)?;
-            let stop = Stop(Some(&signals.stop));
-            let work = || carry::carry_out(job, &*model, start, how.report, &mut watch, stop);
+            let (stop, report) = (Stop(Some(&signals.stop)), how.report.then_some(Face::Python));
+            let work = || carry::carry_out(job, &*model, start, report, &mut watch, stop);
             let mut outcome = pool.install(|| known_to_python(work))?;
             if let Some(dir) = &outcome.dir {
                 outcome.trace = read_file(&dir.join("trace.csv"))?;

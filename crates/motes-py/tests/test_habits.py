@@ -1,8 +1,10 @@
 """What Python programs do with any object: pickle it, copy it, show it, log it, pass settings on."""
 
 import copy
+import html
 import logging
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -277,3 +279,26 @@ def test_mini_batches_are_not_followed_by_a_pass_over_all_data():
     motes.fit(model, algorithm="pgd", particles=2, steps=20, step_size=0.01, batch=10, **QUIET)
     # The steps themselves, and a look at the step size: gradients and densities of 1,000 particles, before and after a move.
     assert sum(seen) <= 20 * 10 * 2 + 4 * 1000
+
+
+def test_reports_speak_as_python_does(cli, tmp_path):
+    own, builtin = tmp_path / "own", tmp_path / "builtin"
+
+    def told(where):
+        page = html.unescape((where / "report.html").read_text())
+        verdict = page.partition('<section class="verdict')[2].partition("</section>")[0]
+        return re.sub("<[^>]*>", "", verdict), page
+
+    # So few steps are too few, and the advice names the setting.
+    short = dict(algorithm="pgd", steps=4, step_size=0.1, no_assess=True, **QUIET)
+    motes.fit(motes.Model(1, 4, gradients, log_density), out=own, **short)
+    motes.fit(motes.Hierarchical(Y), out=builtin, **short)
+    for where, model in ((own, ", model=model"), (builtin, "")):
+        verdict, page = told(where)
+        assert " steps=" in verdict and "--" not in verdict
+        assert f'motes.fit(model, **motes.load("{where}"{model}).settings)' in page
+    # Asked for at the command line, a run that this can repeat is told in its words; one of callables is not.
+    cli("report", own)
+    assert " steps=" in told(own)[0] and "motes.load" in told(own)[1]
+    cli("report", builtin)
+    assert "--steps " in told(builtin)[0] and "motes fit --config" in told(builtin)[1]

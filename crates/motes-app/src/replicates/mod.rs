@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use motes::Summary;
 use motes::noise::{Noise, Purpose};
 use motes::record::{RunDirectory, make_directory};
-use motes::sentence::foreign_path;
+use motes::sentence::{Face, foreign_path};
 use motes::settings::{InitTheta, Settings};
 use motes_models::registry::Precision;
 
@@ -146,16 +146,20 @@ pub fn standing(dir: &Path, number: u64, several: &Config) -> Result<Standing, E
     })
 }
 
-/// Pools the replicates of a directory, which are all finished, and writes what they come to. Returns it with a warning if the
-/// report could not be written.
-pub fn finish(dir: &Path, several: &Config, with_report: bool) -> Result<(Summary, Option<String>), Error> {
+/// Pools the replicates of a directory, which are all finished, and writes what they come to; with a report in the words of a
+/// face. Returns it with a warning if the report could not be written.
+pub fn finish(
+    dir: &Path,
+    several: &Config,
+    with_report: Option<Face>,
+) -> Result<(Summary, Option<String>), Error> {
     let summary = read(dir, several)?;
     if let Some(all) = &summary.coefficients {
         coefficients::write(dir, all)?;
     }
     summary.write(dir)?;
     let dirs: Vec<PathBuf> = (1..=count(several).unwrap_or(1)).map(|number| place(dir, number)).collect();
-    let warning = with_report.then(|| report::after_replicates(dir, &dirs)).flatten();
+    let warning = with_report.and_then(|face| report::after_replicates(dir, &dirs, face));
     Ok((summary, warning))
 }
 

@@ -20,7 +20,7 @@ pub use table::{likelihood_table, table};
 pub use words::{quoted, shell};
 
 use motes::files::{Durable, sweep, write_atomically};
-use motes::sentence::foreign_path;
+use motes::sentence::{Face, foreign_path};
 
 use crate::Error;
 use read::Limits;
@@ -37,10 +37,10 @@ pub fn write_page(dirs: &[PathBuf], output: Option<PathBuf>) -> Result<PathBuf, 
     };
     let page = match dirs {
         [dir] => match begun_replicates(dir)? {
-            Some(replicates) => html(&replicates, &[], Some(dir))?,
-            None => html(dirs, &[], None)?,
+            Some(replicates) => html(&replicates, &[], Some(dir), Face::Shell)?,
+            None => html(dirs, &[], None, Face::Shell)?,
         },
-        _ => html(dirs, &[], None)?,
+        _ => html(dirs, &[], None, Face::Shell)?,
     };
     write(&output, &page)?;
     Ok(output)
@@ -57,20 +57,21 @@ fn begun_replicates(dir: &Path) -> Result<Option<Vec<PathBuf>>, Error> {
     }
 }
 
-/// Writes the report of a run that has just ended, by a problem or without one. The run is what counts: a failure here
-/// is only a warning.
-pub fn after_run(dir: &Path, problem: Option<&str>) -> Option<String> {
-    after_comparison(&[dir.to_path_buf()], &[problem.map(String::from)], &dir.join("report.html"))
+/// Writes the report of a run that has just ended, by a problem or without one, in the words of a face. The run is what counts: a
+/// failure here is only a warning.
+pub fn after_run(dir: &Path, problem: Option<&str>, face: Face) -> Option<String> {
+    let page = html(&[dir.to_path_buf()], &[problem.map(String::from)], None, face);
+    page.and_then(|html| write(&dir.join("report.html"), &html)).err().map(not_written)
 }
 
 /// Writes the page that compares runs, each with the problem that ended it. Returns a warning if it could not.
 pub fn after_comparison(dirs: &[PathBuf], problems: &[Option<String>], output: &Path) -> Option<String> {
-    html(dirs, problems, None).and_then(|html| write(output, &html)).err().map(not_written)
+    html(dirs, problems, None, Face::Shell).and_then(|html| write(output, &html)).err().map(not_written)
 }
 
 /// Writes the page of the replicates of a directory into it. Returns a warning if it could not.
-pub fn after_replicates(dir: &Path, replicates: &[PathBuf]) -> Option<String> {
-    let page = html(replicates, &[], Some(dir));
+pub fn after_replicates(dir: &Path, replicates: &[PathBuf], face: Face) -> Option<String> {
+    let page = html(replicates, &[], Some(dir), face);
     page.and_then(|html| write(&dir.join("report.html"), &html)).err().map(not_written)
 }
 
@@ -80,8 +81,13 @@ pub fn not_written(problem: Error) -> String {
 }
 
 /// The page, cut back until it is small enough to be mailed and opened anywhere; of replicates with what they come to together, as
-/// their own directory has it.
-fn html(dirs: &[PathBuf], problems: &[Option<String>], together: Option<&Path>) -> Result<String, Error> {
+/// their own directory has it. What only Python can fit speaks as Python does, whoever asks.
+fn html(
+    dirs: &[PathBuf],
+    problems: &[Option<String>],
+    together: Option<&Path>,
+    face: Face,
+) -> Result<String, Error> {
     let several = dirs.len() > 1;
     let mut limits = Limits {
         components: if several { 12 } else { 50 },
@@ -95,7 +101,8 @@ fn html(dirs: &[PathBuf], problems: &[Option<String>], together: Option<&Path>) 
             dirs.iter().map(|dir| read::run(dir, limits, !several)).collect::<Result<_, _>>()?;
         runs.iter_mut().zip(problems).for_each(|(run, problem)| run.problem = problem.clone());
         let pooled = together.filter(|dir| dir.join("summary.json").exists());
-        let pooled = pooled.map(|dir| read::run(dir, limits, false)).transpose()?;
+        let mut pooled = pooled.map(|dir| read::run(dir, limits, false)).transpose()?;
+        runs.iter_mut().chain(&mut pooled).for_each(|run| run.read_by(face));
         let html = page::page(&runs, pooled.as_ref());
         if html.len() <= MAX_BYTES {
             return Ok(html);

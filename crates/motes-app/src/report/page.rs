@@ -8,6 +8,7 @@ use std::fmt::{Display, Write};
 
 use motes::Summary;
 use motes::printable::Number;
+use motes::sentence::{Face, render};
 use sha2::{Digest, Sha256};
 
 use super::blob::blob;
@@ -312,7 +313,11 @@ fn likelihood(out: &mut String, run: &Run) {
     section(out, "Log-likelihood");
     if l.value.is_none() {
         let why = l.why_not.as_deref().unwrap_or("it is not finite");
-        let _ = writeln!(out, "<p>Not available: {}</p></section>", escape(&words::ended(why)));
+        let _ = writeln!(
+            out,
+            "<p>Not available: {}</p></section>",
+            escape(&words::ended(&render(why, run.face)))
+        );
         return;
     }
     let decimals = l.mc_error.map_or(3, decimals_for).min(3);
@@ -435,9 +440,16 @@ fn settings(out: &mut String, run: &Run) {
             ),
         );
     }
-    let config = words::shell(&run.dir.join("config.toml"));
-    let _ =
-        writeln!(out, "<p>The same run again:</p><p><code>motes fit --config {}</code></p>", escape(&config));
+    let again = match (run.face, run.is_of_python()) {
+        (Face::Shell, _) => format!("motes fit --config {}", words::shell(&run.dir.join("config.toml"))),
+        (Face::Python, false) => {
+            format!("motes.fit(model, **motes.load({}).settings)", words::literal(&run.dir))
+        }
+        (Face::Python, true) => {
+            format!("motes.fit(model, **motes.load({}, model=model).settings)", words::literal(&run.dir))
+        }
+    };
+    let _ = writeln!(out, "<p>The same run again:</p><p><code>{}</code></p>", escape(&again));
     out.push_str("</section>\n");
 }
 

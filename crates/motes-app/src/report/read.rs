@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use motes::columns;
 use motes::printable::{Number, printable};
-use motes::sentence::foreign_path;
+use motes::sentence::{Face, foreign_path};
 use motes::settings::UNBOUNDED;
 use motes::{Algorithm, Settings, Summary};
 use motes_models::registry;
@@ -62,9 +62,21 @@ pub struct Run {
     pub posterior: Option<Posterior>,
     /// What ended the run, where that is known: it is said when it happens and kept nowhere.
     pub problem: Option<String>,
+    /// In whose words it is told what to do.
+    pub face: Face,
 }
 
 impl Run {
+    /// Whether its model was written in Python, which alone can fit it.
+    pub fn is_of_python(&self) -> bool {
+        self.setting("model").is_some_and(|name| registry::find(name).is_none())
+    }
+
+    /// Has it speak to somebody, as far as they can do what it says.
+    pub fn read_by(&mut self, face: Face) {
+        self.face = if self.is_of_python() { Face::Python } else { face };
+    }
+
     /// Whether all that was asked for has been done.
     pub fn complete(&self) -> bool {
         match (&self.summary, self.steps) {
@@ -226,7 +238,9 @@ pub fn run(dir: &Path, limits: Limits, with_posterior: bool) -> Result<Run, Stri
         scalars: Vec::new(),
         posterior: None,
         problem: None,
+        face: Face::Shell,
     };
+    run.read_by(Face::Shell);
     match config.contains_key("replicates") {
         true => replicates(&mut run, limits)?,
         false => trace(&mut run, limits)?,

@@ -12,7 +12,7 @@ use crate::metrics::{Shown, shown};
 use crate::numbers::thousands;
 use crate::show;
 use motes::printable::{Number, printable};
-use motes::sentence::{Face, render};
+use motes::sentence::render;
 
 /// At most this many components of theta have a column.
 const COLUMNS: usize = 3;
@@ -75,8 +75,8 @@ pub fn table(names: &[String], dirs: &[PathBuf], problems: &[Option<String>]) ->
         );
     }
     for ((run, name), problem) in runs.iter().zip(names).zip(problems) {
-        let advice = || run.summary.as_ref().and_then(|s| show::advice(s, Face::Shell));
-        if let Some(advice) = problem.as_ref().map(|p| render(p, Face::Shell)).or_else(advice) {
+        let advice = || run.summary.as_ref().and_then(|s| show::advice(s, run.face));
+        if let Some(advice) = problem.as_ref().map(|p| render(p, run.face)).or_else(advice) {
             let _ = writeln!(out, "  {name}: {advice}");
         }
     }
@@ -141,7 +141,7 @@ pub fn likelihood_table(dirs: &[PathBuf]) -> Result<String, Error> {
             },
         ]);
         if let Some(why) = l.filter(|l| l.value.is_none()).and_then(|l| l.why_not.as_deref()) {
-            let why = render(&printable(why), Face::Shell);
+            let why = render(&printable(why), run.face);
             let _ = writeln!(below, "  {}: no log-likelihood, because {why}", ratio::called(run));
         }
     }

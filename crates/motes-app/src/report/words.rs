@@ -86,6 +86,11 @@ pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
+/// A path as Python takes it.
+pub fn literal(path: &Path) -> String {
+    format!("\"{}\"", path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\""))
+}
+
 /// What a run's own numbers say about it.
 pub struct Verdict {
     /// `good`, `care` or `bad`.
@@ -99,9 +104,13 @@ pub struct Verdict {
 
 /// The verdict in words, and what to do.
 pub fn verdict(run: &Run) -> Verdict {
-    let resume = format!("motes resume {}", shell(&run.dir));
+    let resume = match (run.face, run.is_of_python()) {
+        (Face::Shell, _) => format!("motes resume {}", shell(&run.dir)),
+        (Face::Python, false) => format!("motes.resume({})", literal(&run.dir)),
+        (Face::Python, true) => format!("motes.resume({}, model=model)", literal(&run.dir)),
+    };
     if let Some(problem) = &run.problem {
-        let (title, text) = ("Diverged".into(), vec![sentence(problem)]);
+        let (title, text) = ("Diverged".into(), vec![sentence(problem, run.face)]);
         return Verdict { tone: "bad", title, text, command: None };
     }
     let unfinished = || match (run.steps, run.stages.last()) {
@@ -131,7 +140,7 @@ pub fn verdict(run: &Run) -> Verdict {
             command: Some(resume),
         };
     };
-    let mut verdict = judged(summary);
+    let mut verdict = judged(summary, run.face);
     if !run.complete() {
         verdict.tone = "care";
         verdict.title = unfinished();
@@ -178,12 +187,12 @@ fn title(verdict: &str) -> (&'static str, String) {
 }
 
 /// What the summary says, and nothing else: terminal, JSON and page never disagree.
-fn judged(summary: &Summary) -> Verdict {
+fn judged(summary: &Summary, face: Face) -> Verdict {
     let d = &summary.diagnostics;
     if d.verdict != "ok" {
         let (tone, title) = title(&d.verdict);
-        let advice = show::advice(summary, Face::Shell)
-            .map(|a| sentence(&a))
+        let advice = show::advice(summary, face)
+            .map(|a| ended(&capital(&a)))
             .unwrap_or("Motes gives no advice for this.".into());
         let word = format!("The verdict is {}.", d.verdict);
         return Verdict { tone, title, text: vec![advice, word], command: None };
@@ -249,13 +258,13 @@ pub fn capital(text: &str) -> String {
 }
 
 /// A sentence from a clause: a capital unless it starts with a symbol such as h, and a full stop.
-fn sentence(clause: &str) -> String {
-    ended(&capital(clause))
+fn sentence(clause: &str, face: Face) -> String {
+    ended(&render(&capital(clause), face))
 }
 
-/// A clause as a shell has it, with a full stop.
+/// A clause with a full stop.
 pub fn ended(clause: &str) -> String {
-    let mut out = render(clause, Face::Shell);
+    let mut out = clause.to_string();
     if !out.ends_with(['.', '!', '?']) {
         out.push('.');
     }
@@ -304,11 +313,14 @@ mod tests {
         assert_eq!(shell(Path::new("runs/a-1")), "runs/a-1");
         assert_eq!(shell(Path::new("my runs/it's")), "'my runs/it'\\''s'");
         assert_eq!(shell(Path::new("-x")), "./'-x'");
+        assert_eq!(literal(Path::new("my \"runs\"\\a")), r#""my \"runs\"\\a""#);
     }
 
     #[test]
     fn clauses_become_sentences() {
-        assert_eq!(sentence("only 3 % were accepted"), "Only 3 % were accepted.");
-        assert_eq!(sentence("h = 2 is too large"), "h = 2 is too large.");
+        assert_eq!(sentence("only 3 % were accepted", Face::Shell), "Only 3 % were accepted.");
+        assert_eq!(sentence("h = 2 is too large", Face::Shell), "h = 2 is too large.");
+        assert_eq!(sentence("take `step-size=0.1`", Face::Shell), "Take --step-size 0.1.");
+        assert_eq!(sentence("take `step-size=0.1`", Face::Python), "Take step_size=0.1.");
     }
 }

@@ -181,7 +181,7 @@ impl Task {
             own_time: Duration::ZERO,
             outcome: Outcome::default(),
         };
-        let ran = carry::carry_out(job, model, Start::Memory, false, &mut watcher, interrupt.stop());
+        let ran = carry::carry_out(job, model, Start::Memory, None, &mut watcher, interrupt.stop());
         let Watcher { mut outcome, authors, own_time, .. } = watcher;
         let carry::Outcome { state, summary, seconds, ended, .. } = match ran {
             Ok(ran) => ran,

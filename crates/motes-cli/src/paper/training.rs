@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use motes::algorithms::{PGD, VAE};
+use motes::sentence::Face;
 use motes::{Ended, Flow, Observer, Settings, StepInfo, Summary};
 use motes_app::carry::{self, Start, Watch};
 use motes_app::config::Config;
@@ -146,7 +147,7 @@ fn train(config: &Config, dir: &Path, interrupt: &Interrupt, told: &dyn Fn(u64))
     let job = Job::new(config.clone(), load(&config)?, None)?;
     let model = job.model::<f32>()?;
     let mut watch = Quiet { interrupt, told };
-    let done = carry::carry_out(job, &*model, start, true, &mut watch, interrupt.stop());
+    let done = carry::carry_out(job, &*model, start, Some(Face::Shell), &mut watch, interrupt.stop());
     done.map(|done| done.ended).map_err(|e| e.to_string())
 }
 
