@@ -257,7 +257,7 @@ NAMED = [
     (named(lambda p, u, row: -(u["u"] ** 2) if u["u"] > 0 else 0.0), "log_joint does what JAX cannot derive", "in place of if"),
     (named(lambda p, u, row: float(p["m"]) * u["u"]), "log_joint does what JAX cannot derive", "write it with jax.numpy"),
     (named(lambda p, u, row: jnp.asarray(np.exp(u["u"]))), "log_joint does what JAX cannot derive", "write it with jax.numpy"),
-    (lambda: motes.fit(named(data={"y": [0.0, 1.0, np.nan, 2.0]})(), **FIT), "of group 2 starts .*init_theta", r"data\['y'\] has nan at \(2,\)"),
+    (lambda: motes.fit(named(data={"y": [0.0, 1.0, np.nan, 2.0]})(), **FIT), "of group 2 starts .*init_theta", r"data\['y'\] has nan at \(2,\), of group 2; put a number there and .*a mask of 0"),
     (lambda: motes.Model.from_jax(density), "params and latent are missing", "d_theta and d_x"),
     (lambda: motes.Model.from_jax(density, 1, 1, groups=3), "groups", "params and latent|these"),
     (lambda: motes.Real(0), "shape of Real is 0", "whole number"),

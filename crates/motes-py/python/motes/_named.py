@@ -115,8 +115,9 @@ class Named:
             array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 where = np.argwhere(~np.isfinite(array))[0] if array.ndim else ()
-                of = "" if self.groups is None else f", of group {self.group_names[where[0]]},"
-                return f"data[{name!r}] has {array[tuple(where)]} at {tuple(int(i) for i in where)}{of} which the density may have to leave out"
+                at, of = tuple(int(i) for i in where), "" if self.groups is None else f", of group {self.group_names[where[0]]}"
+                remedy = "put a number there and multiply its term by a mask of 0: what a where leaves out still makes the derivative NaN"
+                return f"data[{name!r}] has {array[at]} at {at}{of}; {remedy}"
         return None
 
     @property
