@@ -20,14 +20,14 @@ command -v python3 >/dev/null || { echo "the tests of the Python package need Py
 venv=$PWD/target/python-$kind
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 # Installing what is there already takes seconds on a slow network; a list of it takes none.
-if [ "$(cat "$venv/installed" 2>/dev/null)" != "${packages[*]} ${others[*]}" ]; then
+if [ "$(cat "$venv/installed" 2>/dev/null)" != "${packages[*]} ${others[*]-}" ]; then
     pip() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
     pip "${packages[@]}"
-    [ ${#others[@]} = 0 ] || pip "${others[@]}" || echo "the tests that need ${others[*]} are skipped" >&2
+    [ ${#others[@]} = 0 ] || pip "${others[@]}" || echo "the tests that need ${others[*]-} are skipped" >&2
     # Apart, because it may be the one that cannot be had: the usual PyTorch takes 5 GB, of which the libraries for GPUs, which it
     # cannot be imported without, are four. PIP_EXTRA_INDEX_URL may name where the build for processors alone is.
     [ $kind != most ] || pip torch || echo "the tests that need torch are skipped" >&2
-    echo "${packages[*]} ${others[*]}" >"$venv/installed"
+    echo "${packages[*]} ${others[*]-}" >"$venv/installed"
 fi
 
 # With what `cargo test` compiles: maturin would compile all dependencies again, for features of its own.
