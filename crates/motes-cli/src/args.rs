@@ -33,8 +33,11 @@ Examples:
   motes compare logistic --algorithms pgd,pqn,soul --steps 500   one page for all of them
   motes paper                                     the paper's figures and tables, in some minutes
 
-Exit codes: 0 done; 1 ended early by choice, can be resumed; 2 error; 3 done, but with --strict and a verdict
-            other than ok.";
+Exit codes:
+  0  done
+  1  ended early by choice; can be resumed
+  2  error
+  3  done, but the verdict is not ok (with --strict)";
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -177,13 +180,14 @@ pub enum UnknownWords {
 }
 
 const PREDICT_NOTE: &str = "\
-Classes are written as they appear in the data. A spreadsheet takes a class such as =1+1 for a formula: import such a file as text.";
+Classes are written as they appear in the data. A spreadsheet takes a class such as
+=1+1 for a formula: import such a file as text.";
 
 const FRECHET_EXAMPLES: &str = "\
-It is the squared Frechet distance |mu_A - mu_B|^2 + tr(S_A + S_B - 2 (S_A S_B)^(1/2)), with the
-divisor n - 1 in the covariances.
-With the built-in features it is called frechet_lenet. It is not FID, which needs the features of
-Inception: see examples/fid.py.
+It is the squared Frechet distance
+  |mu_A - mu_B|^2 + tr(S_A + S_B - 2 (S_A S_B)^(1/2))
+with the divisor n - 1 in the covariances. With the built-in features it is called
+frechet_lenet. It is not FID, which needs the features of Inception: see examples/fid.py.
 
 Examples:
   motes synthesize runs/generator-pgd-1 --count 2000
@@ -224,11 +228,12 @@ pub struct CompareRunsArgs {
 const COMPARE_EXAMPLES: &str = "\
 An algorithm ignores options that it does not take (em ignores --particles).
 
-Given run directories in place of a model, it compares them by log-likelihood, AIC and BIC, and by a
-likelihood-ratio test where model and data are the same and the numbers of parameters differ.
+Given run directories in place of a model, it compares them by log-likelihood, AIC
+and BIC, and by a likelihood-ratio test where model and data are the same and the
+numbers of parameters differ.
 
 Examples:
-  motes compare logistic --algorithms pgd,pqn,pmgd,soul --particles 20 --steps 500 --metrics-every 10
+  motes compare logistic --algorithms pgd,pqn,soul --steps 500 --metrics-every 10
   motes compare hierarchical --algorithms pgd,pmgd,em --budget 2
   motes compare --config runs/logistic-pgd-1/config.toml --algorithms pgd,mean-field --out both
   motes compare runs/small runs/large             a likelihood-ratio test between two runs";
@@ -259,8 +264,9 @@ impl Rest for CompareRest {
 }
 
 const PAPER_EXAMPLES: &str = "\
-Items: fig1, fig2, radii, fig3, table1, table3, fig4 and table2 (the default), and table4, which must
-be named: it trains five generators, some 25 minutes on two cores, or days with --full.
+Items: fig1, fig2, radii, fig3, table1, table3, fig4 and table2 (the default), and
+table4, which must be named: it trains five generators, some 25 minutes on two cores,
+or days with --full.
 Finished replicates are kept in DIR: the same command continues where it was stopped.
 
 Examples:

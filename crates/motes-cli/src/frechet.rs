@@ -114,7 +114,7 @@ impl Set {
         if path.join("config.toml").exists() {
             let name = foreign_path(path);
             return Err(format!(
-                "{name} is a run directory and holds grids of images; make images by `motes synthesize {name}` and give their .npy file"
+                "{name} is a run directory and holds grids of images; make images with `motes synthesize {name}` and give their .npy file"
             ));
         }
         let whole = match name {
@@ -210,9 +210,7 @@ fn part(argument: &str) -> (&str, Option<Range<usize>>) {
 fn checked(part: Option<Range<usize>>, there: usize, name: &str) -> Result<Range<usize>, String> {
     let range = part.unwrap_or(0..there);
     if range.end > there {
-        return Err(format!(
-            "{name} goes beyond the {there} that there are; choose a part within 0..{there}"
-        ));
+        return Err(format!("{name} goes beyond the end; choose a part within 0..{there}"));
     }
     if range.len() < 2 {
         return Err(format!("{name} makes a set of {}; a covariance needs 2 or more", range.len()));

@@ -176,25 +176,37 @@ fn help_page(args: &[std::ffi::OsString]) -> String {
 /// What clap has to say, in one sentence that ends with a remedy or the page that has one.
 fn usage_sentence(error: &clap::Error, page: &str) -> String {
     let text = error.render().to_string();
-    let mut parts: Vec<String> = Vec::new();
+    let (mut parts, mut missing): (Vec<String>, Vec<&str>) = (Vec::new(), Vec::new());
     // After the usage come only pointers to the help.
     for line in text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:")) {
         if let Some(problem) = line.strip_prefix("error: ") {
-            let whole = "not a whole number of 0 or more";
-            parts.push(problem.replace("invalid digit found in string", whole));
+            let problem =
+                OWN_WORDS.iter().fold(problem.to_string(), |said, (theirs, ours)| said.replace(theirs, ours));
+            parts.push(problem);
         } else if let Some(tip) = line.strip_prefix("tip: ") {
-            parts.push(tip.to_string());
-        } else if let Some(values) = line.strip_prefix('[') {
-            parts.push(format!("the {}", values.trim_end_matches(']')));
-        } else if let Some(problem) = parts.last_mut().filter(|p| p.ends_with(':')) {
-            // What is missing stands on a line of its own.
-            problem.push(' ');
-            problem.push_str(line);
+            let similar = tip.starts_with("a similar ").then(|| tip.split('\'').nth(1)).flatten();
+            parts.push(similar.map_or(tip.to_string(), |name| format!("did you mean {name}?")));
+        } else if let Some(values) = line.strip_prefix("[possible values: ") {
+            parts.push(format!("choose one of {}", values.trim_end_matches(']')));
+        } else if !line.is_empty() && parts.iter().any(|p| p.ends_with(':')) {
+            missing.push(line); // on a line of its own
         }
+    }
+    if let Some(problem) = parts.iter_mut().find(|p| p.ends_with(':')) {
+        *problem = format!("{problem} {}", missing.join(", "));
     }
     if !parts.iter().any(|p| p.contains(';')) {
         parts.push(format!("see {page}"));
     }
     // Flags stand as they are written, and what was typed is no business of ours.
-    foreign(parts.join("; "))
+    foreign(parts.join("; ").replace("?; ", "? "))
 }
+
+/// Words of clap and of the standard library, and those that all other messages use.
+const OWN_WORDS: [(&str, &str); 5] = [
+    ("invalid digit found in string", "not a whole number of 0 or more"),
+    ("invalid float literal", "not a number"),
+    ("cannot parse float from empty string", "not a number"),
+    ("unrecognized subcommand", "there is no command"),
+    ("the following required arguments were not provided:", "required but missing:"),
+];

@@ -125,7 +125,7 @@ fn words_that_no_training_row_held_are_told() {
     place.write("new.csv", "colour,dose\nred,0.5\npink,0.5\n");
     place.refuses(
         "predict run --data new.csv",
-        &["'pink' in column 'colour'", "knew 'red', 'blue', 'green'", "--unknown reference"],
+        &["'pink' in column 'colour'", "had 'red', 'blue', 'green'", "--unknown reference"],
     );
     let done = place.motes("predict run --data new.csv --unknown reference");
     done.ok();

@@ -169,7 +169,7 @@ fn refusals_name_the_place_and_the_remedy() {
     );
     for (bytes, said) in [
         (&b"PK\x03\x04.."[..], "data.csv is a zip archive, as spreadsheets are; save the sheet as CSV"),
-        (b"\xff\xfea", "data.csv begins as UTF-16 text and is none; save it as UTF-8"),
+        (b"\xff\xfea", "data.csv begins like UTF-16 text but is not; save it as UTF-8"),
         (b"a,b\n1,\0\n", "data.csv is not text; give a CSV file"),
     ] {
         refused(read_table(bytes, "data.csv"), said);
@@ -202,6 +202,10 @@ fn refusals_name_the_place_and_the_remedy() {
     refused(
         classify(text, None, &["age"]),
         "data.csv has no feature columns besides the target 'class'; add some or drop fewer",
+    );
+    refused(
+        classify("x,class\n1,a\n2,b\n3,a\n", None, &[]),
+        "data.csv has no feature columns besides the target 'class' ('x' only numbers or names the rows); add some or drop fewer",
     );
     refused(
         column(&read(text).unwrap(), Some("x"), &mut Vec::new()),
@@ -262,7 +266,7 @@ fn words_become_categories() {
     let table = read("colour,size\nred,1\npink,2\n").unwrap();
     refused(
         predicted(&table, &plain, Unknown::Refuse),
-        "data.csv holds words that the training rows did not: 'pink' in column 'colour'; column 'colour' knew 'blue', 'green', 'red': correct them, or count them as the reference level with `unknown=reference`",
+        "data.csv holds words that the training rows did not: 'pink' in column 'colour'; column 'colour' had 'blue', 'green', 'red': correct them, or count them as the reference level with `unknown=reference`",
     );
     assert_eq!(predicted(&table, &plain, Unknown::Reference).unwrap().features, [1., 0., 1., 2., 0., 0.]);
     let left = predicted(&table, &plain, Unknown::LeaveOut).unwrap();

@@ -416,7 +416,7 @@ impl Settings {
             )
         } else if model.predicts_from_final_cloud() {
             format!(
-                "{} samples posteriors exactly, which those of networks such as the model {name} are too large for; {remedy}",
+                "{} samples posteriors exactly, and those of networks such as the model {name} are too large for that; {remedy}",
                 self.algorithm
             )
         } else if model.buffers() > 0 || model.whole_batch() {
@@ -426,7 +426,7 @@ impl Settings {
             )
         } else if self.particles < LEAST_PARTICLES {
             format!(
-                "`particles={}` are too few for {}, whose errors are those between particles; use at least {LEAST_PARTICLES}",
+                "`particles={}` are too few for {}, which judges errors by the differences between particles; use at least {LEAST_PARTICLES}",
                 self.particles, self.algorithm
             )
         } else {

@@ -235,7 +235,7 @@ fn apart(parts: &[Part<'_>], places: &[Vec<usize>]) -> String {
             "the estimates are those of {answer}, which {have} the highest log-likelihood; try more replicates, in case there is a higher one"
         ),
         (_, equal) => format!(
-            "the log-likelihood of {answer} and of {} is the same within its error, so they are equally good, as where labels can be exchanged; the estimates are those of {answer}: fix the order of what can be exchanged",
+            "the log-likelihood of {answer} and of {} is the same within its error, so they are equally good, as when labels can be exchanged; the estimates are those of {answer}: fix the order of what can be exchanged",
             equal.join(" and of ")
         ),
     };

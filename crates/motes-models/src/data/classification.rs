@@ -182,20 +182,25 @@ pub fn labelled(
         )));
     }
     let mut notes = table.notes().to_vec();
-    let mut columns = Vec::new();
+    let (mut columns, mut indices) = (Vec::new(), Vec::new());
     for (c, name) in table.names().iter().enumerate() {
         if c == target || dropped.contains(&c) {
             continue;
         }
         if let Some(why) = index(table, c) {
             notes.push(format!("{}: {why}", table.name()));
+            indices.push(name.as_str());
             continue;
         }
         columns.push((c, if categories.contains(name) { Kind::Words } else { Kind::Any }));
     }
     if columns.is_empty() {
+        let numbers = match indices.as_slice() {
+            [] => String::new(),
+            _ => format!(" ({} only numbers or names the rows)", list(indices.iter().copied())),
+        };
         return Err(DataError(format!(
-            "{} has no feature columns besides the target {}; add some or drop fewer",
+            "{} has no feature columns besides the target {}{numbers}; add some or drop fewer",
             table.name(),
             quoted(name)
         )));

@@ -229,7 +229,7 @@ fn refuse_unknown(strange: &[(String, String)], coding: &Coding, file: &str) -> 
     let known = coding.columns.iter().find(|c| c.name == strange[0].0).and_then(|c| c.levels.as_ref());
     let known = known.map_or(String::new(), |levels| list(levels.iter().map(String::as_str)));
     DataError(format!(
-        "{file} holds words that the training rows did not: {}{more}; column {} knew {known}: correct them, or count them as the reference level with `unknown=reference`",
+        "{file} holds words that the training rows did not: {}{more}; column {} had {known}: correct them, or count them as the reference level with `unknown=reference`",
         said.join(", "),
         quoted(&strange[0].0),
     ))
@@ -256,11 +256,11 @@ impl<'a> Part<'a> {
                 Ok(Part::Words { words, places, features: levels.len() - 1 })
             }
             (Values::Words(_), None) => Err(DataError(format!(
-                "{file}: column {} holds words where the fitted model knows numbers; correct it",
+                "{file}: column {} holds words where the fitted model has numbers; correct it",
                 quoted(&column.name)
             ))),
             (Values::Numbers(_), Some(_)) => Err(DataError(format!(
-                "{file}: column {} holds numbers where the fitted model knows words; give them as text",
+                "{file}: column {} holds numbers where the fitted model has words; give them as text",
                 quoted(&column.name)
             ))),
         }

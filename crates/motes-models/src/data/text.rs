@@ -44,9 +44,9 @@ pub(super) fn text<'a>(
         return Err(DataError(format!("{name} begins like an IDX file of images; give a CSV file")));
     }
     if let Some(wide) = wide(&bytes) {
-        return wide
-            .map(Cow::Owned)
-            .ok_or_else(|| DataError(format!("{name} begins as UTF-16 text and is none; save it as UTF-8")));
+        return wide.map(Cow::Owned).ok_or_else(|| {
+            DataError(format!("{name} begins like UTF-16 text but is not; save it as UTF-8"))
+        });
     }
     let mark = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     if bytes.contains(&0) {

@@ -180,8 +180,7 @@ class NamedFit(_ByName, Fit):
 
     Examples
     --------
-    >>> import motes, numpy as np
-    >>> jnp = __import__("pytest").importorskip("jax.numpy")
+    >>> import jax.numpy as jnp, motes, numpy as np
     >>> y = np.array([1.2, 0.3, 2.5, 1.9])
     >>> def log_joint(p, u, row):
     ...     return -0.5 * ((u["u"] - p["mu"]) ** 2 + (row["y"] - u["u"]) ** 2)

@@ -252,8 +252,7 @@ class Model:
         --------
         Random intercepts, u_g ~ N(mu, sd^2) and y_gi ~ N(u_g, 1):
 
-        >>> import motes, numpy as np
-        >>> jnp = __import__("pytest").importorskip("jax.numpy")
+        >>> import jax.numpy as jnp, motes, numpy as np
         >>> y = np.random.default_rng(0).normal(2.0, 1.0, (50, 3)) + np.random.default_rng(1).normal(0, 1.5, (50, 1))
         >>> def log_joint(p, u, row):
         ...     prior = -0.5 * ((u["u"] - p["mu"]) / p["sd"]) ** 2 - jnp.log(p["sd"])
@@ -313,8 +312,7 @@ class Model:
 
         Examples
         --------
-        >>> import motes
-        >>> torch = __import__("pytest").importorskip("torch")
+        >>> import motes, torch
         >>> y = torch.tensor([1.2, 0.3, 2.5, 1.9], dtype=torch.float64)
         >>> def log_joint(theta, x):
         ...     return -0.5 * ((x - theta) ** 2 + (y - x) ** 2).sum()

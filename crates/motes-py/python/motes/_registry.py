@@ -121,7 +121,7 @@ def refuse_unknown(who: str, given: Iterable[str], known: Iterable[str]) -> None
 
 
 def models() -> dict[str, ModelInfo]:
-    """The models that are built in, by the names that the command line knows them by.
+    """The built-in models, by their names on the command line.
 
     Examples
     --------

@@ -22,7 +22,7 @@ def _known(values: Any) -> np.ndarray:
 
 
 class Replicates(Told, Sequence[Fit]):
-    """Several fits of one model that differ in seed and start: a sequence of :class:`Fit`, and what they come to together.
+    """Several fits of one model that differ in seed and start: a sequence of :class:`Fit`, with their pooled results.
 
     Estimates, standard errors, Monte Carlo errors and intervals are those of the replicates that agree; if not all do, the
     verdict is ``disagree``, and the estimates are those of the highest log-likelihood.
@@ -133,7 +133,7 @@ class Replicates(Told, Sequence[Fit]):
 
     @property
     def loglik(self) -> np.ndarray:
-        """The log-likelihood of each replicate at its own estimate (NaN where it is not to be had)."""
+        """The log-likelihood of each replicate at its own estimate (NaN where it is not known)."""
         return np.array([fit.loglik for fit in self])
 
     @property

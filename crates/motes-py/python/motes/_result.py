@@ -106,7 +106,7 @@ class Fit(Told, Ran):
 
     @property
     def loglik(self) -> float:
-        """The log-likelihood log p_theta(y) at the estimate (NaN where it is not to be had; :meth:`summary` says why).
+        """The log-likelihood log p_theta(y) at the estimate (NaN where it is not known; :meth:`summary` says why).
 
         That of a :class:`Model` lacks the constants that its log density lacks.
         """
@@ -196,7 +196,7 @@ class Fit(Told, Ran):
 
     @property
     def test(self) -> dict[str, Any] | None:
-        """How a classifier told test rows apart: ``confusion``, the corners of the ``roc`` curve, and ``calibration``."""
+        """How well a classifier tells test rows apart: ``confusion``, the corners of the ``roc`` curve, and ``calibration``."""
         return self._summary["test"]
 
     @property

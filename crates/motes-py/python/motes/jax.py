@@ -1,6 +1,6 @@
 """Decoders of your own in JAX or Flax: any function that turns latent variables into data, trained with clouds of particles.
 
->>> jax = __import__("pytest").importorskip("jax")
+>>> import jax
 >>> import numpy as np
 >>> import motes, motes.jax
 >>> random = np.random.default_rng(0)

@@ -68,11 +68,11 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
     se_ : ndarray
         Its standard errors (NaN where they are not known).
     loglik_ : float
-        The log-likelihood (NaN where it is not to be had).
+        The log-likelihood (NaN where it is not known).
     draws_ : ndarray, shape (draws, 1 or classes, features + 1)
         Posterior draws of weights and intercept, for features as they were given.
     verdict_ : str
-        ``ok``, or what was wrong with the fit; it was then told by a ``ConvergenceWarning``.
+        ``ok``, or what was wrong with the fit; then there was a ``ConvergenceWarning``.
     n_iter_ : int
         Steps made (sweeps of auto).
 
@@ -82,7 +82,6 @@ class EmpiricalBayesLogisticRegression(ClassifierMixin, BaseEstimator):
 
     Examples
     --------
-    >>> sklearn = __import__("pytest").importorskip("sklearn")
     >>> from motes.sklearn import EmpiricalBayesLogisticRegression
     >>> X = [[-1.0], [-2.0], [1.0], [2.0], [0.5], [-0.5]]
     >>> model = EmpiricalBayesLogisticRegression().fit(X, [0, 0, 1, 1, 0, 1])

@@ -1,6 +1,6 @@
 """Decoders of your own in PyTorch: any module that turns latent variables into data, trained with clouds of particles.
 
->>> torch = __import__("pytest").importorskip("torch")
+>>> import torch
 >>> import motes, motes.torch
 >>> _ = torch.manual_seed(0)
 >>> data = torch.randn(200, 2) @ torch.randn(2, 5) + 0.1 * torch.randn(200, 5)

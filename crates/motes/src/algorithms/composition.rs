@@ -158,7 +158,7 @@ impl Composition {
                 "accepting the whole cloud with an M-step needs theta_* of the proposed cloud; let the particles go first"
             }
             (Rule::Gradient { noise: true, .. }, Move::WholeCloud, _) => {
-                "accepting theta and the whole cloud together knows no noise on theta; leave that noise out"
+                "accepting theta and the whole cloud together allows no noise on theta; leave that noise out"
             }
             (Rule::Kinetic { .. }, Move::WholeCloud, _) => {
                 "accepting theta and the whole cloud together needs a proposal that knows nothing of the past; leave velocities out"

@@ -179,7 +179,7 @@ impl<F: Real> Judge<'_, F> {
         }
         let slower = if self.settings.step_decay.is_some() { " with a slower `step-decay`" } else { "" };
         let advice = format!(
-            "all steps after burn-in together are worth {} of a usual one, so the cloud stands still; try `step-size={}`{slower}",
+            "all steps after burn-in together are worth {} of an ordinary one, so the cloud stands still; try `step-size={}`{slower}",
             rounded(time / usual),
             Number(two_digits(usual))
         );
@@ -231,7 +231,7 @@ impl<F: Real> Judge<'_, F> {
         finding(
             "too-short",
             format!(
-                "after burn-in each group moved in {:.0} % of the steps, which are worth {} usual ones: too few to forget where it started; run again with `steps={more}` or more",
+                "after burn-in each group moved in {:.0} % of the steps, which are worth {} ordinary ones: too few to forget where it started; run again with `steps={more}` or more",
                 100.0 * share,
                 rounded(worth)
             ),
@@ -362,14 +362,14 @@ impl<F: Real> Judge<'_, F> {
             if self.settings.composition().movement == Move::Variational {
                 return finding(
                     "biased",
-                    format!("{spread}, as a Gaussian without correlations has them; {better}"),
+                    format!("{spread}, because the Gaussian has no correlations; {better}"),
                 );
             }
             if let Move::Transitions { count, fresh: true } = self.settings.composition().movement {
                 return finding(
                     "biased",
                     format!(
-                        "{spread}, as `transitions={count}` end on the way from the prior; make more of them, or {better}"
+                        "{spread}, because `transitions={count}` are too few to get from the prior to the posterior; make more of them, or {better}"
                     ),
                 );
             }
@@ -390,7 +390,7 @@ impl<F: Real> Judge<'_, F> {
                 false => finding(
                     "standing-still",
                     format!(
-                        "{spread}, as the cloud has not spread yet with h = {}; run longer, or {better}",
+                        "{spread}, because the cloud has not spread yet with h = {}; run longer, or {better}",
                         Number(h)
                     ),
                 ),

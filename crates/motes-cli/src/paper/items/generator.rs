@@ -202,13 +202,13 @@ pub fn table4(plan: Plan, outcomes: &Outcomes) -> Shown {
             grouped(loss.0),
             grouped(loss.1)
         ),
-        "(5) The VAE maximises the evidence lower bound; the authors' loss has the sign of the KL divergence wrong and counts the prior twice, so their row is of something else. Its training loss is the negative bound; the others' is −log p(x, y) of an image without its constants, the mean over the last epoch.".into(),
+        "(5) The VAE maximises the evidence lower bound; the authors' loss has the sign of the KL divergence wrong and counts the prior twice, so their row shows something else. Its training loss is the negative bound; the others' is −log p(x, y) of an image without its constants, the mean over the last epoch.".into(),
         "(6) h = 1e-4 and a learning rate of 1e-3 for theta, as in the authors' notebook; the paper says h = 1e-3 with the same rate.".into(),
         "The paper's other columns are not here: CelebA is not built in (`motes fit generator --data img_align_celeba` trains on it), and FID needs the weights of the Inception network.".into(),
     ];
     if g.particles != 10 {
         notes.push(format!(
-            "ABP and SR keep the paper's 10 transitions, so that a step of theirs costs more than one of PGD with {} particles; in the paper both numbers are 10, and so are the costs about equal.",
+            "ABP and SR keep the paper's 10 transitions, so their steps cost more than those of PGD with {} particles; in the paper both numbers are 10, and the costs are about equal.",
             g.particles
         ));
     }
@@ -216,7 +216,7 @@ pub fn table4(plan: Plan, outcomes: &Outcomes) -> Shown {
     Shown {
         title: "Tab. 4: generator network, inpainting",
         setting: format!(
-            "The first {} training images of MNIST, {} in a batch, K = {} steps, σ = 0.01, h = 1e-4; test images with a hole of 12 × 12 pixels, the first {} of them.",
+            "Printed as Tab. 3, in Sec. 3.3. The first {} training images of MNIST, {} in a batch, K = {} steps, σ = 0.01, h = 1e-4; test images with a hole of 12 × 12 pixels, the first {} of them.",
             thousands(&g.images.to_string()),
             g.batch,
             thousands(&g.steps.to_string()),

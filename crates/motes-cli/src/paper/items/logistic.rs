@@ -297,7 +297,7 @@ pub fn table3(plan: Plan, outcomes: &Outcomes) -> Shown {
     Shown {
         title: "Tab. 3: logistic regression, LPPD and stationary variance",
         setting: format!(
-            "LPPD: the runs of Tab. 1. Variances: after a warm start of 400 single-particle steps, over the last 200 of K = 400 steps; long runs: {} replicates of {} steps, of which the first {} are left out.",
+            "Printed as Tab. 4, in App. E.2. LPPD: the runs of Tab. 1. Variances: after a warm start of 400 single-particle steps, over the last 200 of K = 400 steps; long runs: {} replicates of {} steps, of which the first {} are left out.",
             plan.long,
             motes_app::numbers::thousands(&LONG.0.to_string()),
             motes_app::numbers::thousands(&LONG.1.to_string())
