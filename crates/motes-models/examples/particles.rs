@@ -99,9 +99,16 @@ fn axes<'a, 'b>(
         .y_desc(y_desc)
         .x_labels(7)
         .y_labels(7)
+        .x_label_formatter(&tick)
+        .y_label_formatter(&tick)
         .label_style(TEXT)
         .draw()?;
     Ok(chart)
+}
+
+/// A number beside an axis, without decimals that say nothing.
+fn tick(value: &f64) -> String {
+    ((value * 10.0).round() / 10.0).to_string()
 }
 
 fn across(chart: &mut Chart<'_, '_>, to: f64, y: f64) -> Result<(), Failure> {

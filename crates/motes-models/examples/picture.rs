@@ -72,6 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .bold_line_style(BLACK.mix(0.08))
         .x_desc("step k")
         .y_desc("theta")
+        .x_label_formatter(&|k| format!("{k:.0}"))
         .label_style(text.clone())
         .draw()?;
     for (i, (algorithm, h, colour, trace)) in traces.into_iter().enumerate() {
@@ -89,7 +90,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             BLACK.stroke_width(1),
         ))?
         .label("theta_*, in closed form")
-        .legend(|(x, y)| PathElement::new([(x, y), (x + 22, y)], BLACK.stroke_width(1)));
+        .legend(|(x, y)| DashedPathElement::new([(x, y), (x + 22, y)], 6, 4, BLACK.stroke_width(1)));
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::LowerRight)
