@@ -27,12 +27,17 @@ additional-css = ["motes.css"]
 
 [output.html.fold]
 enable = false
+
+[output.html.playground]
+runnable = false
 """
 
-# Pages have room for what a terminal shows; options stay on one line; tables that are wider than the page scroll, others begin at its left.
+# Pages have room for what a terminal shows; options stay on one line; tables that are wider than the page scroll, others begin at its left;
+# on a phone they scroll before sentences in them become columns of single words.
 STYLE = """:root { --content-max-width: 900px; }
 td:first-child code { white-space: nowrap; }
 .content table { margin-left: 0; }
+@media (max-width: 620px) { .content td:not(:first-child):not([style]) { min-width: 7rem; } }
 """
 
 
