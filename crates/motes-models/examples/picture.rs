@@ -90,7 +90,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             BLACK.stroke_width(1),
         ))?
         .label("theta_*, in closed form")
-        .legend(|(x, y)| DashedPathElement::new([(x, y), (x + 22, y)], 6, 4, BLACK.stroke_width(1)));
+        .legend(|(x, y)| {
+            plotters::element::DashedPathElement::new([(x, y), (x + 22, y)], 6, 4, BLACK.stroke_width(1))
+        });
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::LowerRight)
