@@ -37,7 +37,7 @@ runnable = false
 STYLE = """:root { --content-max-width: 900px; }
 td:first-child code { white-space: nowrap; }
 .content table { margin-left: 0; }
-@media (max-width: 620px) { .content td:not(:first-child):not([style]) { min-width: 7rem; } }
+@media (max-width: 620px) { .content td:not(:first-child):not([style]) { min-width: 14rem; } }
 """
 
 
