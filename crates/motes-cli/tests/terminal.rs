@@ -14,7 +14,7 @@ fn help_shows_examples() {
     for (call, pieces) in [
         (
             "--help",
-            &["Examples:", "motes fit hierarchical", "resume", "check-model", "Exit codes: 0 done"][..],
+            &["Examples:", "motes fit hierarchical", "resume", "check-model", "Exit codes:\n  0  done"][..],
         ),
         (
             "fit --help",
