@@ -63,7 +63,7 @@ fn unknown_words() {
         ("--algorithm xyzzy", &["no algorithm 'xyzzy'", "choose one of auto, pgd"]),
         ("--preconditioner adma", &["did you mean adam?"]),
         ("--joint-update pnq", &["did you mean pqn?"]),
-        ("--algoritm pgd", &["'--algoritm'", "'--algorithm'"]),
+        ("--algoritm pgd", &["'--algoritm'", "did you mean --algorithm?"]),
         ("--partciles 5", &["'--partciles'", "'--particles'"]),
         ("--frobnicate", &["'--frobnicate'", "see motes fit hierarchical --help"]),
         ("--init-particles piror", &["'piror'", "did you mean prior?"]),
