@@ -64,7 +64,7 @@ fn unknown_words() {
         ("--preconditioner adma", &["did you mean adam?"]),
         ("--joint-update pnq", &["did you mean pqn?"]),
         ("--algoritm pgd", &["'--algoritm'", "did you mean --algorithm?"]),
-        ("--partciles 5", &["'--partciles'", "'--particles'"]),
+        ("--partciles 5", &["'--partciles'", "did you mean --particles?"]),
         ("--frobnicate", &["'--frobnicate'", "see motes fit hierarchical --help"]),
         ("--init-particles piror", &["'piror'", "did you mean prior?"]),
         ("--step-size atuo", &["'atuo'", "did you mean auto?"]),
@@ -80,7 +80,7 @@ fn unknown_words() {
     place.refuses("fit --out run", &["hierarchical"]);
     // The value of a flag that there is not is no model.
     for call in ["fit --dat x.csv logistic", "fit --dat logistic", "fit logistic --dat x.csv"] {
-        place.refuses(call, &["'--dat'", "'--data'"]);
+        place.refuses(call, &["'--dat'", "did you mean --data?"]);
     }
     place.refuses("fit --dat x.csv", &["'--dat'", "did you mean --data?"]);
     place.refuses("fit --quiet hierarchicall", &["did you mean hierarchical?"]);
