@@ -164,7 +164,7 @@ fn made() -> &'static Made {
         let dir = scratch.path("run");
         let pool = Pool::new(Some(1)).expect("a thread");
         let start = Start::New(dir.clone());
-        pool.install(|| carry::carry_out(job, &*model, start, false, &mut Nobody, motes::Stop::default())).expect("a run");
+        pool.install(|| carry::carry_out(job, &*model, start, None, &mut Nobody, motes::Stop::default())).expect("a run");
         // The same bytes every time, or a case would not be the same again.
         let root = scratch.path("").to_string_lossy().to_string();
         let read = |name: &'static str| {
