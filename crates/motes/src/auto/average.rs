@@ -31,6 +31,8 @@ struct Judgement {
     mc_error: DVector<f64>,
     /// The largest Monte Carlo error in units of the standard error, and whose it is.
     worst: (usize, f64),
+    /// The component whose standard error is known worst, and the error of that as a share of it.
+    unsure: (usize, f64),
     /// The largest distance between the averages of theta and of one-step Newton estimates, in standard errors.
     gap: f64,
     /// The largest ratio of the error that the particles suggest and that which time suggests.
@@ -218,11 +220,12 @@ impl<F: Real> Fitter<'_, F> {
         let steady = largest(&|i| split[i] / (2.0 * mc_error[i].max(1e-300))) < 3.0
             && largest(&|i| drift[i] / se[i]) < 4.0 * self.tolerance
             && largest(&|i| se_error[i] / se[i]) < SE_ERROR;
-        let mut worst = judged
-            .iter()
-            .map(|i| (*i, mc_error[*i] / se[*i]))
-            .max_by(|(_, a), (_, b)| a.total_cmp(b))
-            .unwrap_or((0, 0.0));
+        let component = |of: &dyn Fn(usize) -> f64| {
+            let all = judged.iter().map(|i| (*i, of(*i)));
+            all.max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or((0, 0.0))
+        };
+        let mut worst = component(&|i| mc_error[i] / se[i]);
+        let unsure = component(&|i| se_error[i] / se[i]);
         if !flat.is_empty() {
             // Where some directions are flat, the others are judged as well as the components.
             for i in (0..d).filter(|i| !flat.contains(i) && share[*i] > 0.0) {
@@ -261,6 +264,7 @@ impl<F: Real> Fitter<'_, F> {
             covariance,
             mc_error,
             worst,
+            unsure,
             gap,
             mix,
             flat,
@@ -334,11 +338,19 @@ impl<F: Real> Fitter<'_, F> {
                 "the data hold next to nothing about {}; simplify the model, or {longer}",
                 directions(found, &found.undetermined)
             )),
-            (Some(found), _) => Some(format!(
+            (Some(found), _) if found.worst.1 >= self.tolerance => Some(format!(
                 "the evaluations were spent while the Monte Carlo error of {} was {} of its standard error; {longer}",
                 names[found.worst.0],
                 Number((1000.0 * found.worst.1).round() / 1000.0)
             )),
+            (Some(found), _) if found.unsure.1 >= SE_ERROR => Some(format!(
+                "the estimates are as accurate as was asked for, but the evaluations were spent while the standard error of {} was known to within {} % only; {longer}",
+                names[found.unsure.0],
+                (100.0 * found.unsure.1).round()
+            )),
+            (Some(_), _) => {
+                Some(format!("the evaluations were spent before the estimates had come to rest; {longer}"))
+            }
         };
         memory.progress.verdict = Some(verdict.into());
         memory.progress.advice = advice;
