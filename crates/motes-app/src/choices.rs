@@ -271,8 +271,9 @@ pub fn flags_of(entry: &dyn Entry) -> Vec<Flag> {
         "precision" => Some(options::write(&defaults.precision).as_str()?.into()),
         _ => None,
     };
+    let (all, those) = (one_of(motes::ALGORITHMS), one_of(entry.algorithms()));
     let own = |flag: &Flag| {
-        let mut help = flag.help.replace(&one_of(motes::ALGORITHMS), &one_of(entry.algorithms()));
+        let mut help = flag.help.replace(&all, &those);
         if let Some(default) = default(flag.name) {
             help = help.replace(OF_THE_MODEL, &format!("[default: {default}]"));
         }

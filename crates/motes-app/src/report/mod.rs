@@ -61,18 +61,21 @@ fn begun_replicates(dir: &Path) -> Result<Option<Vec<PathBuf>>, Error> {
 /// failure here is only a warning.
 pub fn after_run(dir: &Path, problem: Option<&str>, face: Face) -> Option<String> {
     let page = html(&[dir.to_path_buf()], &[problem.map(String::from)], None, face);
-    page.and_then(|html| write(&dir.join("report.html"), &html)).err().map(not_written)
+    try_to_write(&dir.join("report.html"), page)
 }
 
 /// Writes the page that compares runs, each with the problem that ended it. Returns a warning if it could not.
 pub fn after_comparison(dirs: &[PathBuf], problems: &[Option<String>], output: &Path) -> Option<String> {
-    html(dirs, problems, None, Face::Shell).and_then(|html| write(output, &html)).err().map(not_written)
+    try_to_write(output, html(dirs, problems, None, Face::Shell))
 }
 
 /// Writes the page of the replicates of a directory into it. Returns a warning if it could not.
 pub fn after_replicates(dir: &Path, replicates: &[PathBuf], face: Face) -> Option<String> {
-    let page = html(replicates, &[], Some(dir), face);
-    page.and_then(|html| write(&dir.join("report.html"), &html)).err().map(not_written)
+    try_to_write(&dir.join("report.html"), html(replicates, &[], Some(dir), face))
+}
+
+fn try_to_write(output: &Path, page: Result<String, Error>) -> Option<String> {
+    page.and_then(|html| write(output, &html)).err().map(not_written)
 }
 
 /// What is said of a report that a run could not leave.

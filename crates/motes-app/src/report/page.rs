@@ -440,14 +440,9 @@ fn settings(out: &mut String, run: &Run) {
             ),
         );
     }
-    let again = match (run.face, run.is_of_python()) {
-        (Face::Shell, _) => format!("motes fit --config {}", words::shell(&run.dir.join("config.toml"))),
-        (Face::Python, false) => {
-            format!("motes.fit(model, **motes.load({}).settings)", words::literal(&run.dir))
-        }
-        (Face::Python, true) => {
-            format!("motes.fit(model, **motes.load({}, model=model).settings)", words::literal(&run.dir))
-        }
+    let again = match run.face {
+        Face::Shell => format!("motes fit --config {}", words::shell(&run.dir.join("config.toml"))),
+        Face::Python => format!("motes.fit(model, **{}.settings)", words::call("load", run)),
     };
     let _ = writeln!(out, "<p>The same run again:</p><p><code>{}</code></p>", escape(&again));
     out.push_str("</section>\n");

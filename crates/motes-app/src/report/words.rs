@@ -86,8 +86,14 @@ pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
+/// A call in Python of a function that takes a run, and its model where Python alone has it.
+pub fn call(function: &str, run: &Run) -> String {
+    let model = if run.is_of_python() { ", model=model" } else { "" };
+    format!("motes.{function}({}{model})", literal(&run.dir))
+}
+
 /// A path as Python takes it.
-pub fn literal(path: &Path) -> String {
+fn literal(path: &Path) -> String {
     format!("\"{}\"", path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\""))
 }
 
@@ -104,10 +110,9 @@ pub struct Verdict {
 
 /// The verdict in words, and what to do.
 pub fn verdict(run: &Run) -> Verdict {
-    let resume = match (run.face, run.is_of_python()) {
-        (Face::Shell, _) => format!("motes resume {}", shell(&run.dir)),
-        (Face::Python, false) => format!("motes.resume({})", literal(&run.dir)),
-        (Face::Python, true) => format!("motes.resume({}, model=model)", literal(&run.dir)),
+    let resume = match run.face {
+        Face::Shell => format!("motes resume {}", shell(&run.dir)),
+        Face::Python => call("resume", run),
     };
     if let Some(problem) = &run.problem {
         let (title, text) = ("Diverged".into(), vec![sentence(problem, run.face)]);
